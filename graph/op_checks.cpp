@@ -124,13 +124,18 @@ Verdict check_flat(const Op& op, Tensors tensors) {
 Verdict check_update(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
   const bool masters = in(op, tensors, 0).role == TensorRole::master_parameter;
-  if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
   const auto* adam = std::get_if<AdamParams>(&op.params);
+  if (adam != nullptr && adam->end > 0 && !in(op, tensors, 2).arena) {  // a part of the moments
+    return count(2) == count(3) && count(2) == adam->end - adam->begin
+               ? Verdict::yes()
+               : Verdict::no("moments are not of the range that is updated");
+  }
   if (adam != nullptr && adam->end > 0) {
     const bool fits = adam->begin >= 0 && count(1) <= adam->end - adam->begin &&
                       count(2) == count(3) && count(2) <= count(0);
     return fits ? Verdict::yes() : Verdict::no("gradients are not of the range that is updated");
   }
+  if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
   // A rank has the whole of either or its part, which has the moments' size, or a larger one where
   // the host has the rest.
   const auto [part, whole] = std::minmax({count(0), count(1)});
@@ -149,7 +154,8 @@ Verdict check_update(const Op& op, Tensors tensors) {
 
 Verdict check_moment_scales(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
-  return count(4) == 2 * moment_blocks(count(2))
+  const bool part = std::get<AdamParams>(op.params).end > 0 && !in(op, tensors, 2).arena;
+  return count(4) == 2 * moment_blocks(count(2)) || (part && count(4) % 2 == 0)
              ? Verdict::yes()
              : Verdict::no("scales are not one for each block of both moments");
 }

@@ -144,8 +144,30 @@ std::vector<OwnedRange> ranges_of(const Tensor& operand, const RankContext& cont
   return ranges;
 }
 
+void keep_updated(const Tensor& state, std::int64_t begin, std::int64_t end,
+                  std::vector<OwnedRange>& ranges) {
+  std::int64_t first = 0, last = elements(state.shape);
+  if (state.on_host || !state.arena) {
+    first = begin;
+    last = end;
+  } else if (end > 0) {
+    std::erase_if(ranges, [&](const OwnedRange& range) {
+      return range.arena_offset < begin || range.arena_offset >= end;
+    });
+  }
+  for (OwnedRange& range : ranges) {
+    const std::int64_t behind = std::min(range.state_offset + range.elements, last),
+                       cut = std::max<std::int64_t>(first - range.state_offset, 0);
+    range.arena_offset += cut;
+    range.elements = behind - range.state_offset - cut;
+    range.state_offset += cut - first;
+  }
+  std::erase_if(ranges, [](const OwnedRange& range) { return range.elements <= 0; });
+}
+
 bool keeps_part(const Tensor& operand, const RankContext& context) {
   if (!operand.arena) return false;
+  if (operand.on_host || operand.role == TensorRole::master_parameter) return true;
   INVARIANT(context.program != nullptr, "arena ops need a program");
   return elements(operand.shape) == owned_elements(*context.program);
 }

@@ -77,24 +77,35 @@ class Arena {
 /// decay are the op's parameters.
 std::vector<OwnedRange> ranges_of(const Tensor& operand, const RankContext& context,
                                   std::optional<std::int64_t> group);
-/// Returns the ranges that an update of this operand works on: those of its group, and of its part
-/// of the arenas (AdamParams).
+/// Leaves of ranges of the arenas those that an update has the state of, whose offsets in the state
+/// are then those in `state`. An arena on the device has the first elements of a rank's state, and
+/// an update works on the elements from `begin` to `end` of the arenas (end 0: all). A part of the
+/// moments, and what the host updates, has the elements from `begin` to `end` of the rank's state.
+/// All operands of the host are of these alone.
+void keep_updated(const Tensor& state, std::int64_t begin, std::int64_t end,
+                  std::vector<OwnedRange>& ranges);
+/// Returns the ranges that an update of this operand works on: those of its group, and of the part
+/// of the arenas (AdamParams) and of the rank's state that it has.
 template <class Params>
-std::vector<OwnedRange> updated_ranges(const Tensor& operand, const RankContext& context,
-                                       const Params& params) {
+std::vector<OwnedRange> updated_ranges(const Tensor& operand, const Tensor& state,
+                                       const RankContext& context, const Params& params) {
   std::vector<OwnedRange> ranges = ranges_of(operand, context, params.group);
   if constexpr (requires { params.end; }) {
-    const auto is_outside = [&](const OwnedRange& range) {
-      return range.arena_offset < params.begin || range.arena_offset >= params.end;
-    };
-    if (params.end > 0) std::erase_if(ranges, is_outside);
+    if (operand.arena) keep_updated(state, params.begin, params.end, ranges);
   }
   return ranges;
 }
 
+/// Returns the element of the rank's state with which the state of an update on the device begins.
+template <class Params>
+std::int64_t state_begin(const Tensor& state, const Params& params) {
+  if constexpr (requires { params.end; }) return state.arena || state.on_host ? 0 : params.begin;
+  return 0;
+}
+
 /// Returns whether the operand is an arena that holds only the rank's own parts: gradients from
-/// sharding stage 2 on, parameters in stage 3, and masters. Ranges then have the offsets of the
-/// optimizer's state.
+/// sharding stage 2 on, parameters in stage 3, masters, and what the host updates. Ranges then have
+/// the offsets of the optimizer's state.
 bool keeps_part(const Tensor& operand, const RankContext& context);
 
 /// A GradientPlace locates the gradient of an updated range in the update's operand: it begins at
@@ -106,11 +117,14 @@ struct GradientPlace {
 GradientPlace gradient_place(const Tensor& gradients, const RankContext& context,
                              std::int64_t begin, std::int64_t end);
 template <class Params>
-GradientPlace gradient_place(const Tensor& gradients, const RankContext& context,
-                             const Params& params) {
-  if constexpr (requires { params.end; })
-    return gradient_place(gradients, context, params.begin, params.end);
-  return {keeps_part(gradients, context), 0};
+GradientPlace gradient_place(const Tensor& gradients, const Tensor& state,
+                             const RankContext& context, const Params& params) {
+  if constexpr (requires { params.end; }) {
+    if (state.arena && !state.on_host)
+      return gradient_place(gradients, context, params.begin, params.end);
+  }
+  const bool part = keeps_part(gradients, context);
+  return {part, part ? -state_begin(state, params) : 0};
 }
 
 inline std::int64_t offset_in(const OwnedRange& range, bool part) {

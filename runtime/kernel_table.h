@@ -9,13 +9,13 @@
 
 namespace plimsoll {
 
-/// Returns whether a kind is a local op that is executed: not abstract, no communication, no work
-/// of the host's processors, not only simulated.
+/// Returns whether a kind is a local op that is executed: not abstract, no communication, not only
+/// simulated.
 constexpr bool is_executed(OpKind kind) {
   const OpRow& row = kOpRows[std::size_t(kind)];
   const bool local = row.op_class == OpClass::matmul || row.op_class == OpClass::attention ||
                      row.op_class == OpClass::memory_bound || row.op_class == OpClass::to_host ||
-                     row.op_class == OpClass::to_device;
+                     row.op_class == OpClass::to_device || row.op_class == OpClass::host_memory;
   return local && !row.simulated_only;
 }
 

@@ -47,7 +47,10 @@ bool may_be_f32(const Op& op, bool output, std::size_t i) {
 
 Verdict check_operand_types(const Op& op, std::span<const Tensor> tensors,
                             std::string_view backend) {
-  if (op.kind == OpKind::cast || op.kind == OpKind::cast_parameters) return Verdict::yes();
+  const bool casts_copy =
+      op.kind == OpKind::copy_to_device && tensors[op.inputs[0].index()].dtype == DType::f32;
+  if (op.kind == OpKind::cast || op.kind == OpKind::cast_parameters || casts_copy)
+    return Verdict::yes();
   const DType type = value_type(op, tensors);
   if (updates_parameters(op) && tensors[op.inputs[0].index()].dtype != DType::f32) {
     return Verdict::no(fmt::format("the {} backend updates masters in f32 alone", backend));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/op_table.h"
 #include "graph/verify/verify.h"
 
 namespace plimsoll {
@@ -228,7 +229,11 @@ class MemoryOrder {
   std::pair<std::int64_t, std::int64_t> range(const Call& call, const Op& op, TensorId id) {
     const Tensor& tensor = program_.at(call.routine).tensors[id.index()];
     const auto* update = std::get_if<AdamParams>(&op.params);
-    if (update != nullptr && update->end > 0 && is_of_parameters(tensor.role)) {
+    const auto of_arenas = [&] {  // all of the rank's moments are there
+      return program_.at(call.routine).tensors[op.inputs[2].index()].arena;
+    };
+    if (update != nullptr && update->end > 0 && is_of_parameters(tensor.role) &&
+        !is_of_host(op.kind) && of_arenas()) {
       const Binding& arena = call.bindings[*program_.at(call.routine).places[id.index()].slot];
       const Bytes start = program_.at(arena.buffer).offset;
       const auto [begin, end] = updated(*update, tensor);

@@ -200,14 +200,22 @@ enum class LossMemory : std::uint8_t {
   /// A kernel reads the logits in their own type and gives their gradient in this type. There are
   /// no f32 logits.
   own_type,
+  /// As own_type, for one of kLossParts parts of the tokens after the other, whose gradients are
+  /// used before the next ones are made (torchtune, modules/loss/ce_chunked_output_loss.py).
+  own_type_in_parts,
 };
-inline constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place",       "fused",
-                                                     "by_op",        "gathered_by_op", "own_type"};
+inline constexpr std::int64_t kLossParts = 8;
+inline constexpr std::string_view kLossMemories[] = {
+    "new_gradient", "in_place",         "fused", "by_op", "gathered_by_op",
+    "own_type",     "own_type_in_parts"};
 
 /// GradientMemory is how gradients of the step lie in memory. Programs have them in f32 in one
 /// buffer, and their reductions are costed so.
 enum class GradientMemory : std::uint8_t {
   one_buffer,
+  /// Without other ranks that sum them, gradients of a layer exist from its first backward of a
+  /// step to the update (PyTorch torch.optim.Optimizer.zero_grad, set_to_none). Else as one_buffer.
+  by_layer,
   /// Each parameter has a gradient tensor of the parameter's type, from the first backward of a
   /// step to the update. The update copies the gradients that it owns to a flat tensor of that
   /// type, and to another in f32. Where gradients are scattered in backward, the gradients of a

@@ -28,7 +28,7 @@ inline constexpr std::string_view kAttentionKernels[] = {"native", "flash_2", "f
 inline constexpr std::string_view kTransfersHold[] = {"nothing", "compute", "host"};
 inline constexpr std::string_view kGraphs[] = {"nothing", "router", "attention", "layers", "step"};
 inline constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
-inline constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed",
+inline constexpr std::string_view kGradientMemories[] = {"one_buffer", "by_layer", "as_computed",
                                                          "bf16_also_in_f32"};
 inline constexpr std::string_view kShardMemories[] = {"in_place", "flat_copies"};
 inline constexpr std::string_view kBorderMemories[] = {"by_use", "for_each"};

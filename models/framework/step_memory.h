@@ -11,8 +11,9 @@ namespace plimsoll {
 /// device by this framework. The framework may allocate it in each step or hold it in the host's
 /// memory. `sharded`: the memory is sharded over ranks.
 inline bool made_in_steps(const Framework& framework, TensorRole role, bool sharded) {
-  if (role == TensorRole::gradient && framework.memory.gradients != GradientMemory::one_buffer)
-    return true;
+  const GradientMemory gradients = framework.memory.gradients;
+  if (role == TensorRole::gradient && gradients != GradientMemory::one_buffer)
+    return gradients != GradientMemory::by_layer || !sharded;
   const bool copied = sharded && framework.memory.shards == ShardMemory::flat_copies;
   return copied && (role == TensorRole::gradient || is_of_parameters(role));
 }

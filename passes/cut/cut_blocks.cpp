@@ -62,9 +62,17 @@ class RunCollector {
 
  private:
   void add_whole(const Op& op) {
-    // Work of the host that copies overlap is issued part by part.
-    if (!run_.of_tensors.empty() || op.stream == Stream::to_host) finish();
+    if (!run_.of_tensors.empty() || begins_parts(op)) finish();
     run_.whole.push_back(op);
+  }
+
+  /// Work of the host that copies overlap is issued part by part, and so are updates whose moments
+  /// are in the host's memory.
+  bool begins_parts(const Op& op) const {
+    const bool pages = op.kind == OpKind::copy_to_device &&
+                       graph_.at(op.outputs[0]).role == TensorRole::optimizer_state;
+    const bool goes_on = !run_.whole.empty() && run_.whole.back().kind == op.kind;
+    return op.stream == Stream::to_host || (pages && !goes_on);
   }
 
   void add_to_tensor(const Op& op) {
@@ -92,8 +100,8 @@ class RunCollector {
 };
 
 /// Returns the ops of the update in order. A run of ops with blocks ends where a parameter comes up
-/// again after others. A run of ops without a block ends where copies to the host begin that have a
-/// separate stream. So all norms come before all scalings, and these before all updates.
+/// again after others. A run of ops without a block ends where ops begin that are issued part by
+/// part. So all norms come before all scalings, and these before all updates.
 /// Collectives over ranges of the arenas (streams data and mp) are left out, since they are calls
 /// of the schedule.
 std::vector<UpdateRun> update_runs(const Graph& graph) { return RunCollector(graph).run(); }

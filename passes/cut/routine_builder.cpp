@@ -195,6 +195,14 @@ SlotKind RoutineBuilder::arena_slot(TensorId global) const {
     });
   };
   if (is_input(4, {OpKind::adamw_8bit})) return SlotKind::moment_scale_arena;
+  // A moment that is in the host's memory between updates lies as that of the update does.
+  const auto copy = std::ranges::find_if(graph_.ops, [&](const Op& op) {
+    return op.kind == OpKind::copy_to_device && op.inputs[0] == global;
+  });
+  if (copy != graph_.ops.end())
+    return arena_slot(copy->outputs[0]) == SlotKind::second_moment_arena
+               ? SlotKind::host_second_moment_arena
+               : SlotKind::host_first_moment_arena;
   const bool second =
       is_input(3, {OpKind::adamw, OpKind::adamw_8bit, OpKind::lamb_norms, OpKind::host_adamw});
   return second ? of(SlotKind::second_moment_arena, SlotKind::host_second_moment_arena)

@@ -1,4 +1,5 @@
-// The host updates a share of what a rank updates, in its own memory.
+// The host updates a share of what a rank updates, in its own memory, or has the moments between
+// updates.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +12,8 @@ namespace plimsoll {
 namespace {
 
 bool updates(const Op& op) {
-  return op.phase == Phase::optimizer && (op.kind == OpKind::adamw || op.kind == OpKind::sgd);
+  return op.phase == Phase::optimizer &&
+         (op.kind == OpKind::adamw || op.kind == OpKind::adamw_8bit || op.kind == OpKind::sgd);
 }
 
 class Offload {
@@ -117,12 +119,34 @@ void remove_states(Graph& graph) {
   remove_unused_tensors(graph);
 }
 
+/// Copies both moments from the host's memory before the update of the device, and back behind it.
+void page_moments(Graph& graph, std::size_t at) {
+  const std::vector<TensorId> inputs = graph.ops[at].inputs;
+  std::vector<Op> before, behind;
+  for (const TensorId moment : {inputs[2], inputs[3]}) {
+    Tensor there = graph.at(moment);
+    there.name = "host_" + there.name;
+    there.on_host = true;
+    const TensorId host = graph.add(std::move(there));
+    before.push_back(step_op(OpKind::copy_to_device, {host}, {moment}));
+    behind.push_back(step_op(OpKind::copy_to_host, {moment}, {host}));
+  }
+  const auto update = graph.ops.begin() + std::ptrdiff_t(at);
+  const auto first = graph.ops.insert(update, before.begin(), before.end());
+  graph.ops.insert(first + std::ptrdiff_t(before.size()) + 1, behind.begin(), behind.end());
+}
+
 }  // namespace
 
 bool offload_optimizer(Graph& graph, const PassContext& context) {
-  if (context.strategy.optimizer.offload_percent == 0) return false;
+  const OptimizerChoices& choices = context.strategy.optimizer;
+  if (choices.offload_percent == 0 && !choices.paged) return false;
   const auto update = std::find_if(graph.ops.begin(), graph.ops.end(), updates);
   if (update == graph.ops.end()) return false;
+  if (choices.paged) {
+    page_moments(graph, std::size_t(update - graph.ops.begin()));
+    return true;
+  }
   Offload(graph, context.strategy, std::size_t(update - graph.ops.begin())).run();
   remove_states(graph);
   return true;

@@ -121,7 +121,8 @@ bool place_casts(Graph& graph, const PassContext& context);
 /// Splits the update where the host updates a share of the parameters. Their masters and moments
 /// are arenas in the host's memory. Their gradients are copied there and the new parameters back.
 /// The host works on its own stream. Its ops come around the device's update, or behind it as a run
-/// of their own that the schedule issues part by part (`overlap_offload`).
+/// of their own that the schedule issues part by part (`overlap_offload`). With `paged_states` the
+/// device updates all, and moments come from the host's memory before that, and go back behind it.
 bool offload_optimizer(Graph& graph, const PassContext& context);
 
 }  // namespace plimsoll

@@ -77,9 +77,17 @@ class PersistentBuffers {
     const Bytes state = updated * bytes_of(moment_dtype(context_.strategy)),
                 scales = moment_scale_bytes(context_.strategy, updated);
     if (state == Bytes()) return;
-    arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
-    if (const Bytes second = second_moment_bytes(state); two && second > Bytes())
-      arenas.second_moment = add("second_moment", TensorRole::optimizer_state, second);
+    if (context_.strategy.optimizer.paged) {
+      const auto paged = [&](const char* name) {
+        return build_.add_on_host(name, TensorRole::optimizer_state, state);
+      };
+      arenas.host_first_moment = paged("host_first_moment");
+      arenas.host_second_moment = paged("host_second_moment");
+    } else {
+      arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
+      if (const Bytes second = second_moment_bytes(state); two && second > Bytes())
+        arenas.second_moment = add("second_moment", TensorRole::optimizer_state, second);
+    }
     if (scales > Bytes())
       arenas.moment_scales =
           add("moment_scales", TensorRole::optimizer_state, two ? 2 * scales : scales);

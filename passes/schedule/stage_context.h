@@ -17,7 +17,7 @@ struct StageArenas {
   BufferId micro_batch_gradients;  ///< for fused merges
   BufferId resident;               ///< sharding stage 3: parameters that stay whole, if any
   BufferId frozen;                 ///< frozen parameters, if any
-  /// Where the host updates a share of the parameters.
+  /// Where the host updates a share of the parameters, or has the moments between updates.
   BufferId host_parameters, host_gradients, host_first_moment, host_second_moment;
 };
 

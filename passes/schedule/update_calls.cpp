@@ -6,7 +6,10 @@
 #include <variant>
 
 #include "base/error.h"
+#include "graph/op_table.h"
+#include "passes/cut/copies_in_pieces.h"
 #include "passes/schedule/kept_buffers.h"
+#include "passes/strategy/precision_rules.h"
 
 namespace plimsoll {
 
@@ -28,6 +31,11 @@ std::int64_t state_offset(const Program& program, const Segment& segment) {
   INVARIANT(false, segment.parameter + " is updated by another rank");
 }
 
+bool is_of_host(SlotKind kind) {
+  return kind == SlotKind::host_parameter_arena || kind == SlotKind::host_gradient_arena ||
+         kind == SlotKind::host_first_moment_arena || kind == SlotKind::host_second_moment_arena;
+}
+
 /// Returns whether an op reads or writes tensors that only their owners have.
 bool uses_state(const Routine& routine, const Op& op) {
   const auto is_state = [&](TensorId id) {
@@ -36,20 +44,28 @@ bool uses_state(const Routine& routine, const Op& op) {
     const SlotKind kind = routine.slots[*slot].kind;
     return kind == SlotKind::first_moment_arena || kind == SlotKind::second_moment_arena ||
            kind == SlotKind::moment_scale_arena || kind == SlotKind::master_parameter_arena ||
-           kind == SlotKind::tensor_norms;
+           kind == SlotKind::tensor_norms || is_of_host(kind);
   };
   return std::any_of(op.inputs.begin(), op.inputs.end(), is_state) ||
          std::any_of(op.outputs.begin(), op.outputs.end(), is_state);
 }
 
-bool is_of_host(SlotKind kind) {
-  return kind == SlotKind::host_parameter_arena || kind == SlotKind::host_gradient_arena ||
-         kind == SlotKind::host_first_moment_arena || kind == SlotKind::host_second_moment_arena;
+bool is_moment(SlotKind kind) {
+  return kind == SlotKind::first_moment_arena || kind == SlotKind::second_moment_arena;
 }
 
-/// Returns whether a run of ops begins with a copy to the host that has a stream of its own.
+/// Returns whether a run of ops begins with a copy between host and device, so that it is issued
+/// part by part.
 bool begins_with_copy(const Routine& routine) {
-  return !routine.ops.empty() && routine.ops[0].stream == Stream::to_host;
+  return !routine.ops.empty() && is_of_host(routine.ops[0].kind);
+}
+
+/// Returns the bytes of an element of the arena that has a slot.
+Bytes width_of(const Routine& routine, std::size_t slot) {
+  for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+    if (routine.places[i].slot == slot) return bytes_of(routine.tensors[i].dtype);
+  }
+  INVARIANT(false, "a slot has a tensor");
 }
 
 /// Casts the step's gradients for the update.
@@ -121,7 +137,7 @@ std::size_t UpdateCalls::update(const std::vector<std::size_t>& reductions) {
   if (context_.strategy.gradients.release) return last_released_;
   const std::size_t first = build_.next_call();
   for (const UpdatePart& part : cut_.update) {
-    if (begins_with_copy(part.routine)) {
+    if (begins_with_copy(part.routine) && owned_elements(build_.program) > 0) {
       call_in_parts(part.routine);
     } else if (part.each.empty()) {
       arena_call(part.routine);
@@ -148,16 +164,20 @@ std::size_t UpdateCalls::arena_call(Routine routine, std::optional<HostPart> par
     }
     bindings.push_back(arena_binding(slot.kind));
     slot.bytes = build_.buffer(bindings.back().buffer).bytes;
-    if (!part || !is_of_host(slot.kind)) continue;
-    bindings.back().offset = part->begin * kState;
-    slot.bytes = part->elements * kState;
+    if (!part || !(is_of_host(slot.kind) || is_moment(slot.kind))) continue;
+    const Bytes element = width_of(routine, bindings.size() - 1);
+    if (is_of_host(slot.kind)) bindings.back().offset = part->begin * element;
+    slot.bytes = part->elements * element;
   }
   for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
     Tensor& arena = routine.tensors[i];
     if (!arena.arena) continue;
-    arena.shape = {routine.slots[*routine.places[i].slot].bytes.count() /
-                   bytes_of(arena.dtype).count()};
+    const Slot& slot = routine.slots[*routine.places[i].slot];
+    arena.shape = {slot.bytes.count() / bytes_of(arena.dtype).count()};
+    if (part && is_moment(slot.kind)) arena.arena = false;
   }
+  if (std::ranges::any_of(routine.ops, [](const Op& op) { return is_of_host(op.kind); }))
+    place_host_part(part, routine, bindings);
   for (Op& op : routine.ops) {
     if (widens_own_part_ && widens_gradients(routine, op)) {
       routine.tensors[op.inputs[0].index()].shape = routine.tensors[op.outputs[0].index()].shape;
@@ -179,18 +199,50 @@ std::size_t UpdateCalls::arena_call(Routine routine, std::optional<HostPart> par
   return call;
 }
 
+/// Returns how many elements of the rank's state are in the host's memory, its last ones.
+std::int64_t UpdateCalls::on_host() const {
+  return context_.strategy.optimizer.paged
+             ? owned_elements(build_.program)
+             : build_.program.at(arenas_.host_gradients).bytes.count() / kState.count();
+}
+
+void UpdateCalls::place_host_part(std::optional<HostPart> part, Routine& routine,
+                                  std::vector<Binding>& bindings) const {
+  const HostPart own = part.value_or(HostPart{0, on_host()});
+  const std::int64_t begin = owned_elements(build_.program) - on_host() + own.begin;
+  const bool paged = context_.strategy.optimizer.paged;
+  const auto set = [&](auto& params) {
+    if constexpr (requires { params.end; }) {
+      params.begin = begin;
+      params.end = begin + own.elements;
+      params.elements = own.elements;
+    }
+  };
+  for (Op& op : routine.ops)
+    if (paged || row(op.kind).op_class == OpClass::host_memory) std::visit(set, op.params);
+  if (!paged) cut_copies(build_.program, begin, routine, bindings);
+}
+
 /// The parts are about equal, one for each parameter, as in Megatron-LM
-/// (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, build_cpu_optimizer_list). Above
-/// kMostParts the overlap hardly grows, while steps take longer to simulate.
+/// (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, build_cpu_optimizer_list) and in
+/// bitsandbytes, whose paged optimizers update one parameter after the other. Above kMostParts the
+/// overlap hardly grows, while steps take longer to simulate. Parts begin with a block of moments.
 void UpdateCalls::call_in_parts(const Routine& routine) {
   constexpr std::int64_t kMostParts = 32;
-  const Wait before{build_.last_compute(), {}};
-  const std::int64_t all = build_.buffer(arenas_.host_gradients).bytes.count() / kState.count();
+  const bool paged = context_.strategy.optimizer.paged;
+  const std::int64_t block = paged ? kMomentBlock : 1, all = on_host();
   const std::int64_t parts = std::min({kMostParts, std::int64_t(layout_.segments.size()), all});
-  for (std::int64_t i = 0; i < parts; ++i) {
-    const std::int64_t begin = all * i / parts, end = all * (i + 1) / parts;
-    arena_call(routine, HostPart{begin, end - begin}, {before});
+  std::vector<HostPart> cut;
+  for (std::int64_t i = 0, begin = 0; i < parts; ++i) {
+    const std::int64_t end = i + 1 == parts ? all : all * (i + 1) / parts / block * block;
+    if (end == begin) continue;
+    cut.push_back({begin, end - begin});
+    most_paged_ = std::max(most_paged_, end - begin);
+    begin = end;
   }
+  std::vector<Wait> before;
+  if (!paged) before.push_back({build_.last_compute(), {}});
+  for (const HostPart& part : cut) arena_call(routine, part, before);
 }
 
 bool UpdateCalls::sums_norms(const Routine& routine, const Op& op) const {
@@ -241,9 +293,9 @@ Binding UpdateCalls::arena_binding(SlotKind kind) {
     case SlotKind::gradient_arena:
       return {arenas_.gradients, {}, {}};
     case SlotKind::first_moment_arena:
-      return {arenas_.first_moment, {}, {}};
+      return {context_.strategy.optimizer.paged ? transient(kind) : arenas_.first_moment, {}, {}};
     case SlotKind::second_moment_arena:
-      return {arenas_.second_moment, {}, {}};
+      return {context_.strategy.optimizer.paged ? transient(kind) : arenas_.second_moment, {}, {}};
     case SlotKind::moment_scale_arena:
       return {arenas_.moment_scales, {}, {}};
     case SlotKind::host_parameter_arena:
@@ -303,8 +355,11 @@ BufferId UpdateCalls::transient(SlotKind kind) {
   std::int64_t count = part ? owned_elements(build_.program) : layout_.elements;
   if (kind == SlotKind::squared_norms) count = std::max<std::int64_t>(counted_segments(), 1);
   if (kind == SlotKind::tensor_norms) count = 2 * std::int64_t(layout_.segments.size());
-  const BufferId id = build_.add_buffer(std::string(to_text(kind)), TensorRole::activation,
-                                        count * kState, build_.next_call());
+  const TensorRole role = is_moment(kind) ? TensorRole::optimizer_state : TensorRole::activation;
+  const Bytes bytes =
+      is_moment(kind) ? most_paged_ * bytes_of(moment_dtype(context_.strategy)) : count * kState;
+  const BufferId id =
+      build_.add_buffer(std::string(to_text(kind)), role, bytes, build_.next_call());
   return transients_[kind] = id;
 }
 

@@ -21,8 +21,8 @@ struct ReleasedGradients {
 
 /// Issues the calls of a stage's update in the order of the Graph's ops. A run of ops without a
 /// block is one call on arenas of this stage's sizes. A run of ops with blocks is one call for
-/// every segment that this class of ranks updates, in the order of the arenas. Where copies overlap
-/// the host's work, the run that begins with them is one call for each part of what it updates.
+/// every segment that this class of ranks updates, in the order of the arenas. A run that begins
+/// with copies between host and device is one call for each part of what it updates.
 class UpdateCalls : StageCalls {
  public:
   UpdateCalls(StageContext& stage, const CutGraph& cut)
@@ -37,12 +37,15 @@ class UpdateCalls : StageCalls {
   std::size_t update(const ReleasedGradients& gradients, std::vector<Wait> waits);
 
  private:
-  /// A range of the elements that the host updates.
+  /// A range of the elements that the host has.
   struct HostPart {
     std::int64_t begin = 0, elements = 0;
   };
   std::size_t arena_call(Routine routine, std::optional<HostPart> part = {},
                          std::vector<Wait> waits = {}, const ReleasedGradients* released = nullptr);
+  std::int64_t on_host() const;
+  void place_host_part(std::optional<HostPart> part, Routine& routine,
+                       std::vector<Binding>& bindings) const;
   void call_in_parts(const Routine& routine);
   static Routine weighted(Routine routine, const Segment& segment);
   void segment_calls(const std::vector<ParameterRoutine>& routines);
@@ -61,6 +64,7 @@ class UpdateCalls : StageCalls {
   std::map<SlotKind, BufferId> transients_;
   std::int64_t next_norm_ = 0;
   std::int64_t next_second_ = 0;   ///< element of Muon's second moments, which follow each other
+  std::int64_t most_paged_ = 0;    ///< elements of the largest part
   std::size_t last_released_ = 0;  ///< call
 };
 

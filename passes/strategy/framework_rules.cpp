@@ -316,6 +316,8 @@ constexpr Rule kRules[] = {
         "updates all parameters on the device"),
     has(FIELD(offload.overlap), FIELD(optimizer.overlap_offload), "overlap_offload",
         "copies all of them before and after the update"),
+    has(FIELD(offload.paged_states), FIELD(optimizer.paged), "paged_states",
+        "keeps moments on the device"),
     has(FIELD(offload.activations), FIELD(offloaded.percent), "offload_activations_percent",
         "keeps activations on the device"),
     offloads<ActivationOffload::all_layers>("offload_activations_layers",

@@ -28,6 +28,24 @@ Verdict offload_is_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
+Verdict paging_is_legal(const Job& job, const Strategy& strategy) {
+  if (!strategy.optimizer.paged) return Verdict::yes();
+  const auto no = [](std::string_view why) {
+    return Verdict::no(fmt::format("paged_states: {}", why));
+  };
+  if (job.optimizer.kind != OptimizerKind::adamw) return no("the optimizer must be adamw");
+  if (strategy.optimizer.offload_percent > 0) return no("offload_optimizer_percent must be 0");
+  if (strategy.gradients.release) return no("release_gradients must be false");
+  if (strategy.owners.sharding_owner != ShardingOwner::elements)
+    return no("sharding_owner must be elements");
+  if (strategy.optimizer.flatten != Flatten::fused ||
+      strategy.optimizer.cast_placement == CastPlacement::after_update)
+    return no("flatten must be fused, and cast_placement not after_update");
+  if (job.precision != DType::f32 && !job.fp32_parameters.empty())
+    return no("it excludes fp32_parameters with another precision");
+  return Verdict::yes();
+}
+
 Verdict activations_are_legal(const Job& job, const Strategy& strategy) {
   const auto& [percent, layers] = strategy.offloaded;
   if (layers > total_layers(job))

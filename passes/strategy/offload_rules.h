@@ -15,6 +15,10 @@ namespace plimsoll {
 /// moments in f32, and parameters of one type.
 Verdict offload_is_legal(const Job& job, const Strategy& strategy);
 
+/// Checks the rules of paged_states: one update of arenas by AdamW, which writes the parameters,
+/// too.
+Verdict paging_is_legal(const Job& job, const Strategy& strategy);
+
 /// Checks the rules of offload_activations_percent and offload_activations_layers.
 Verdict activations_are_legal(const Job& job, const Strategy& strategy);
 

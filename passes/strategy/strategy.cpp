@@ -465,6 +465,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = muon_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = offload_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = paging_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = activations_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = owners_are_legal(strategy); !verdict) return verdict;

@@ -25,8 +25,8 @@ void hold_stated(const Strategy& script, PlanQuestion& question) {
   for (const char* key :
        {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type", "main_parameter_type",
         "moment_type", "stochastic_rounding", "loss_chunks", "release_gradients",
-        "offload_optimizer_percent", "overlap_offload", "offload_activations_percent",
-        "offload_activations_layers"}) {
+        "offload_optimizer_percent", "overlap_offload", "paged_states",
+        "offload_activations_percent", "offload_activations_layers"}) {
     const std::string value = field_text(script, key);
     if (is_fixed(constraints.fixed, key) || value == field_text(Strategy(), key)) continue;
     const auto tried = std::ranges::find(constraints.tried, key, &TriedKey::key);

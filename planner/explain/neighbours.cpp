@@ -242,14 +242,16 @@ void add_memory_savers(const Target& target, const Strategy& strategy, Changes& 
                  {"dp", "1"},
                  {"sharding_stage", std::to_string(stage)}});
   }
-  if (target.framework().can.offload.optimizer.value) {
+  const bool apart = target.cluster().device.kind != DeviceKind::cpu_core;
+  if (apart && target.framework().can.offload.optimizer.value) {
     for (const std::int64_t percent : {50, 100}) {
       if (percent > strategy.optimizer.offload_percent)
         changes.add("offload_optimizer_percent", percent);
     }
   }
-  if (target.cluster().device.kind != DeviceKind::cpu_core &&
-      target.framework().can.offload.activations.value.has(ActivationOffload::all_layers))
+  if (apart && target.framework().can.offload.paged_states.value && !strategy.optimizer.paged)
+    changes.add({{"paged_states", "true"}});
+  if (apart && target.framework().can.offload.activations.value.has(ActivationOffload::all_layers))
     changes.add("offload_activations_percent", std::int64_t{100});
   if (strategy.ep > 1) changes.add("expert_rows_percent", std::int64_t{100});
 }

@@ -67,9 +67,10 @@ class Changes {
       if (!add_first({change}, "fewer held choices")) break;
     }
     const OffloadCapabilities& offload = request_.target.framework().can.offload;
-    if (offload.optimizer.value)
-      add_offload("offload_optimizer_percent", {"50", "100"}, "states in the host's memory");
     const bool apart = request_.target.cluster().device.kind != DeviceKind::cpu_core;
+    if (apart && offload.optimizer.value)
+      add_offload("offload_optimizer_percent", {"50", "100"}, "states in the host's memory");
+    if (apart && offload.paged_states.value) add_switch("paged_states", "paged states");
     if (apart && offload.activations.value.has(ActivationOffload::all_layers))
       add_offload("offload_activations_percent", {"100"}, "activations in the host's memory");
     if (request_.target.job.adapters) add_packed();
@@ -295,8 +296,12 @@ class Changes {
   void add_released_gradients() {
     const bool can = request_.target.framework().can.precision.release_gradients.value;
     if (!can || request_.target.job.clip_norm > 0) return;
-    const Fixed fix = {{"release_gradients", "true"}};
-    add_first({with(kind_of(fix), fix)}, "gradients that backward frees");
+    add_switch("release_gradients", "gradients that backward frees");
+  }
+
+  void add_switch(const char* key, const char* what) {
+    const Fixed fix = {{key, "true"}};
+    add_first({with(kind_of(fix), fix)}, what);
   }
 
   /// Frozen weights in 4 bits, where a job can have them.
@@ -405,7 +410,7 @@ ChangeKind kind_of(const Fixed& change) {
   const auto of_key = [](std::string_view key) {
     if (key == "dp" || key == kAllReplicas || key.starts_with("sharding_"))
       return ChangeKind::sharding;
-    if (key.starts_with("offload_")) return ChangeKind::offload;
+    if (key.starts_with("offload_") || key == "paged_states") return ChangeKind::offload;
     const bool in_parts = key == "loss_chunks" || key == "release_gradients";
     return key.starts_with("recompute") || in_parts ? ChangeKind::recompute : ChangeKind::other;
   };

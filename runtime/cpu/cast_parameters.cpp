@@ -12,33 +12,36 @@ namespace {
 /// masters are no arena.
 class MasterCast {
  public:
-  MasterCast(const KernelRequest& request, const Tensor& masters, const Tensor& parameters)
-      : type_(parameters.dtype), part_(elements(parameters.shape) == elements(masters.shape)) {
+  MasterCast(const KernelRequest& request, const Tensor& masters, const Tensor& state,
+             const Tensor& parameters)
+      : type_(parameters.dtype), part_(keeps_part(parameters, request.context)) {
     AdamParams range;
     if (const auto* adam = std::get_if<AdamParams>(&request.op.params))
       range.begin = adam->begin, range.end = adam->end;
-    ranges_ = updated_ranges(masters, request.context, range);
+    ranges_ = updated_ranges(masters, state, request.context, range);
+    begin_ = state_begin(state, range);
   }
 
   void run(const std::byte* masters, std::byte* parameters) const {
     const auto* values = reinterpret_cast<const float*>(masters);
     for (const OwnedRange& range : ranges_) {
-      const std::int64_t at = part_ ? range.state_offset : range.arena_offset;
-      from_f32(type_, values + range.state_offset, parameters + at * element_bytes(type_),
-               range.elements);
+      const std::int64_t from = begin_ + range.state_offset;
+      const std::int64_t at = part_ ? from : range.arena_offset;
+      from_f32(type_, values + from, parameters + at * element_bytes(type_), range.elements);
     }
   }
 
  private:
   DType type_;
-  bool part_;  ///< only what this rank updates is there (sharding stage 3)
+  bool part_;               ///< only what this rank updates is there (sharding stage 3)
+  std::int64_t begin_ = 0;  ///< of the moments, in the rank's state
   std::vector<OwnedRange> ranges_;
 };
 
 }  // namespace
 
 KernelPointer prepare_cast_parameters(const KernelRequest& request) {
-  const MasterCast cast(request, request.input(0), request.output(0));
+  const MasterCast cast(request, request.input(0), request.input(0), request.output(0));
   return make_kernel(
       [cast](Addresses in, Addresses out, const RunPosition&) { cast.run(in[0], out[0]); });
 }
@@ -59,7 +62,8 @@ KernelPointer prepare_casting_update(const KernelRequest& request, KernelPointer
   };
   const std::size_t last = request.op.outputs.size() - 1;
   return std::make_unique<CastingUpdate>(
-      MasterCast(request, request.output(0), request.output(last)), std::move(update));
+      MasterCast(request, request.output(0), request.input(2), request.output(last)),
+      std::move(update));
 }
 
 }  // namespace plimsoll

@@ -164,21 +164,20 @@ KernelPointer prepare_bias_add(const KernelRequest& request) {
   });
 }
 
-namespace {
-KernelPointer prepare_host_copy(const KernelRequest& request) {
+KernelPointer prepare_copy_to_host(const KernelRequest& request) {
   const auto bytes = std::size_t(bytes_of(request.output(0)).count());
   return make_kernel([bytes](Addresses in, Addresses out, const RunPosition&) {
     std::memcpy(out[0], in[0], bytes);
   });
 }
-}  // namespace
-
-KernelPointer prepare_copy_to_host(const KernelRequest& request) {
-  return prepare_host_copy(request);
-}
 
 KernelPointer prepare_copy_to_device(const KernelRequest& request) {
-  return prepare_host_copy(request);
+  const DType type = request.output(0).dtype;
+  if (request.input(0).dtype == type) return prepare_copy_to_host(request);
+  const std::int64_t count = request.output_elements(0);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    from_f32(type, floats(in, 0), out[0], count);
+  });
 }
 
 KernelPointer prepare_fill(const KernelRequest& request) {

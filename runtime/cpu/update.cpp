@@ -157,9 +157,10 @@ class AdamW final : public Kernel {
       : params_(request.params<AdamParams>()),
         coded_(request.op.kind == OpKind::adamw_8bit),
         part_(keeps_part(request.input(0), request.context)),
-        gradients_(gradient_place(request.input(1), request.context, params_)),
+        gradients_(gradient_place(request.input(1), request.input(2), request.context, params_)),
+        begin_(state_begin(request.input(2), params_)),
         context_(request.context),
-        ranges_(updated_ranges(request.input(0), request.context, params_)) {
+        ranges_(updated_ranges(request.input(0), request.input(2), request.context, params_)) {
     for (std::size_t i = 0; i < types_.size(); ++i) types_[i] = request.input(i).dtype;
     const std::size_t states = coded_ ? 4 : 3;
     for (std::size_t i = 0; i < states; ++i) bytes_.push_back(bytes_of(request.output(i)).count());
@@ -197,7 +198,8 @@ class AdamW final : public Kernel {
   void update(Addresses in, Addresses out, const OwnedRange& range, std::int64_t done,
               std::int64_t count, const Moments& factors, float step_size, float keep) {
     std::array<std::array<float, kMomentBlock>, 4> copies;
-    const std::int64_t at = offset_in(range, part_) + done, state_at = range.state_offset + done;
+    const std::int64_t at = offset_in(range, part_) + (part_ ? begin_ : 0) + done,
+                       state_at = range.state_offset + done;
     float* const p = as_f32(types_[0], out[0], at, count, copies[0].data());
     const std::int64_t gradient_at = offset_in(range, gradients_.part) - gradients_.begin + done;
     const float* const g = as_f32(types_[1], in[1], gradient_at, count, copies[1].data());
@@ -213,7 +215,7 @@ class AdamW final : public Kernel {
   float* moments(Addresses out, std::size_t which, std::int64_t at, std::int64_t count,
                  float* copy) const {
     if (!coded_) return as_f32(types_[2 + which], out[1 + which], at, count, copy);
-    const float scale = floats(out, 3)[std::int64_t(which) * blocks_ + at / kMomentBlock];
+    const float scale = floats(out, 3)[scale_of(which, at)];
     decode_moments(which == 0, out[1 + which] + at, scale, {copy, std::size_t(count)});
     return copy;
   }
@@ -221,8 +223,12 @@ class AdamW final : public Kernel {
   void keep_moments(Addresses out, std::size_t which, std::int64_t at, std::int64_t count,
                     const float* values) const {
     if (!coded_) return put_back(types_[2 + which], values, count, out[1 + which], at);
-    floats_out(out, 3)[std::int64_t(which) * blocks_ + at / kMomentBlock] =
+    floats_out(out, 3)[scale_of(which, at)] =
         encode_moments(which == 0, {values, std::size_t(count)}, out[1 + which] + at);
+  }
+
+  std::int64_t scale_of(std::size_t which, std::int64_t at) const {
+    return std::int64_t(which) * blocks_ + (begin_ + at) / kMomentBlock;
   }
 
   /// Rounds new parameters at random. The words depend on where they are in the whole tensor, so
@@ -246,6 +252,7 @@ class AdamW final : public Kernel {
   const bool coded_;  ///< moments have 8 bits
   const bool part_;
   const GradientPlace gradients_;
+  const std::int64_t begin_;  ///< of the moments, in the rank's state
   const RankContext& context_;
   const std::vector<OwnedRange> ranges_;
   std::array<DType, 4> types_ = {};  ///< of parameters, gradients and moments
@@ -261,6 +268,10 @@ KernelPointer prepare_adamw(const KernelRequest& request) {
 KernelPointer prepare_adamw_8bit(const KernelRequest& request) {
   return std::make_unique<AdamW>(request);
 }
+KernelPointer prepare_host_adamw(const KernelRequest& request) {
+  return std::make_unique<AdamW>(request);
+}
+KernelPointer prepare_host_sgd(const KernelRequest& request) { return prepare_sgd(request); }
 
 KernelPointer prepare_sgd(const KernelRequest& request) {
   const auto params = request.params<SgdParams>();
@@ -268,8 +279,9 @@ KernelPointer prepare_sgd(const KernelRequest& request) {
   const bool part = keeps_part(request.input(0), request.context),
              gradient_part = keeps_part(request.input(1), request.context);
   const RateSchedule rates = request.context.rates;
-  return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
-                         Addresses in, Addresses out, const RunPosition&) {
+  auto ranges = updated_ranges(request.input(0), request.input(2), request.context, params);
+  return make_kernel([=, ranges = std::move(ranges)](Addresses in, Addresses out,
+                                                     const RunPosition&) {
     const float* scalars = floats(in, 3);
     float* parameters = state_of(in, 0, out, 0, arena);
     float* velocity = state_of(in, 2, out, 1, owned);

@@ -255,22 +255,18 @@ CudaKernelPointer prepare_unpack_weight(const CudaRequest& request) {
   });
 }
 
-namespace {
-CudaKernelPointer prepare_host_copy(const CudaRequest& request) {
+CudaKernelPointer prepare_copy_to_host(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const auto bytes = std::size_t(bytes_of(request.output(0)).count());
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     check(cudaMemcpyAsync(out[0], in[0], bytes, cudaMemcpyDefault, device.stream), "a copy");
   });
 }
-}  // namespace
 
-CudaKernelPointer prepare_copy_to_host(const CudaRequest& request) {
-  return prepare_host_copy(request);
-}
-
+/// The device casts what it reads in the host's memory, which is pinned.
 CudaKernelPointer prepare_copy_to_device(const CudaRequest& request) {
-  return prepare_host_copy(request);
+  const bool casts = request.input(0).dtype != request.output(0).dtype;
+  return casts ? prepare_cast(request) : prepare_copy_to_host(request);
 }
 
 CudaKernelPointer prepare_fill(const CudaRequest& request) {

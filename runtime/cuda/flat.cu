@@ -298,9 +298,10 @@ CudaKernelPointer prepare_coalesce(const CudaRequest& request) {
 
 CudaKernelPointer prepare_cast_parameters(const CudaRequest& request) {
   const CudaDevice& device = request.device;
-  const Flat flat(request, std::optional<std::int64_t>());
+  const Tensor& masters = request.input(0);
+  const Flat flat(request, updated_ranges(masters, masters, request.context, AdamParams()));
   const DType type = request.output(0).dtype;
-  const bool part = request.input_elements(0) == request.output_elements(0);
+  const bool part = keeps_part(request.output(0), request.context);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     if (flat.chunks->count == 0) return;
     with_type(type, [&](auto zero) {

@@ -100,13 +100,13 @@ void CudaQueue::fill(std::byte* to, int value, Bytes size) {
 }
 
 void CudaQueue::write(std::byte* to, std::span<const std::byte> values) {
-  check(cudaMemcpyAsync(to, values.data(), values.size(), cudaMemcpyHostToDevice, device_.stream),
+  check(cudaMemcpyAsync(to, values.data(), values.size(), cudaMemcpyDefault, device_.stream),
         "copying to the GPU");
   finish(kCopyDeadline, "copying to the GPU");
 }
 
 void CudaQueue::read(const std::byte* from, std::span<std::byte> values) {
-  check(cudaMemcpyAsync(values.data(), from, values.size(), cudaMemcpyDeviceToHost, device_.stream),
+  check(cudaMemcpyAsync(values.data(), from, values.size(), cudaMemcpyDefault, device_.stream),
         "copying from the GPU");
   finish(kCopyDeadline, "copying from the GPU");
 }

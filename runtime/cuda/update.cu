@@ -3,6 +3,9 @@
 // 2, in the form of PyTorch's torch.optim.SGD with dampening 0). One kernel for all segments;
 // masters are written as parameters, too, in the same pass. A step where Scalar::found is set
 // leaves everything as it is.
+#include <array>
+#include <map>
+
 #include "models/job/philox.h"
 #include "runtime/cuda/philox.h"
 #include "runtime/cuda/reduce.h"
@@ -209,18 +212,20 @@ CudaKernelPointer prepare_adamw(const CudaRequest& request) {
       return update.state(in, i == 0 ? 0 : i + 1, out, i, elements(state[i].shape), state[i].dtype);
     };
     arenas.parameters = stored(0);
+    arenas.parameters.at =
+        update.part_of(arenas.parameters.at, arenas.parameters.type, arenas.part);
     arenas.gradients = {in[1], gradient_type};
     arenas.first = stored(1);
     arenas.second = stored(2);
     arenas.scalars = input_at<float>(in, in.size() - 1);
     arenas.rounded = places->as<const RoundedChunk>();
     arenas.seed = seed;
-    if (update.casts) arenas.cast = out[states];
+    if (update.casts) arenas.cast = update.part_of(out[states], arenas.cast_type, arenas.cast_part);
     if (!coded) return update.start(adamw, rule, arenas);
     static_assert(kThreads == kMomentBlock && kChunkElements % kMomentBlock == 0);
     const CodedMoments moments{
         {static_cast<std::uint8_t*>(arenas.first.at), static_cast<std::uint8_t*>(arenas.second.at)},
-        static_cast<float*>(stored(3).at),
+        static_cast<float*>(stored(3).at) + update.begin / kMomentBlock,
         elements(state[3].shape) / 2,
         code->as<const float>()};
     update.start(adamw_8bit, rule, arenas, moments);
@@ -243,6 +248,63 @@ CudaKernelPointer prepare_sgd(const CudaRequest& request) {
     if (update.casts) arenas.cast = out[2];
     update.start(sgd, rule, arenas);
   });
+}
+
+namespace {
+
+/// An update by the host's processors, in the order of the stream: the kernel of the cpu backend
+/// runs on memory of the host, behind a copy of the step's scalars.
+class HostUpdate final : public Kernel {
+ public:
+  explicit HostUpdate(const CudaRequest& request)
+      : stream_(request.device.stream),
+        backend_(make_backend("cpu")),
+        kernel_(backend_->prepare(request.op, request.tensors, request.context)) {
+    void* scalars = nullptr;
+    check(cudaHostAlloc(&scalars, kScalarBytes, cudaHostAllocDefault), "memory of the host");
+    scalars_ = static_cast<std::byte*>(scalars);
+  }
+  ~HostUpdate() override { static_cast<void>(cudaFreeHost(scalars_)); }
+  HostUpdate(const HostUpdate&) = delete;
+  HostUpdate& operator=(const HostUpdate&) = delete;
+
+  void run(DeviceAddresses in, DeviceAddresses out, const RunPosition& position) override {
+    check(cudaMemcpyAsync(scalars_, in.back(), kScalarBytes, cudaMemcpyDefault, stream_),
+          "a copy of scalars");
+    // A captured graph keeps the address of the work.
+    Work& work = works_[in[0]];
+    work = {kernel_.get(), {in.begin(), in.end()}, {out.begin(), out.end()}, position};
+    work.in.back() = scalars_;
+    check(cudaLaunchHostFunc(stream_, &HostUpdate::do_work, &work), "an update by the host");
+  }
+
+ private:
+  struct Work {
+    Kernel* kernel = nullptr;
+    std::vector<std::byte*> in, out;
+    RunPosition position;
+  };
+  static constexpr std::size_t kScalarBytes = kScalars * sizeof(float);
+
+  static void CUDART_CB do_work(void* data) {
+    Work& work = *static_cast<Work*>(data);
+    work.kernel->run(work.in, work.out, work.position);
+  }
+
+  cudaStream_t stream_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Kernel> kernel_;
+  std::byte* scalars_ = nullptr;
+  std::map<const std::byte*, Work> works_;  ///< by the address of the parameters
+};
+
+}  // namespace
+
+CudaKernelPointer prepare_host_adamw(const CudaRequest& request) {
+  return std::make_unique<HostUpdate>(request);
+}
+CudaKernelPointer prepare_host_sgd(const CudaRequest& request) {
+  return std::make_unique<HostUpdate>(request);
 }
 
 }  // namespace plimsoll

@@ -120,23 +120,25 @@ struct Update {
   const CudaDevice* device;
   std::vector<OwnedRange> ranges;
   std::shared_ptr<const FlatChunks> chunks;
-  Arenas arenas = {};  ///< without addresses
-  bool casts;          ///< the last output is the parameters
+  Arenas arenas = {};      ///< without addresses
+  bool casts;              ///< the last output is the parameters
+  std::int64_t begin = 0;  ///< of the moments, in the rank's state
 
   template <class Params>
   Update(const CudaRequest& request, const Params& params)
       : device(&request.device),
-        ranges(updated_ranges(request.input(0), request.context, params)),
+        ranges(updated_ranges(request.input(0), request.input(2), request.context, params)),
         chunks(std::make_shared<const FlatChunks>(
             upload_chunks(chunks_of(ranges, params.weight_decay)))) {
     arenas.part = keeps_part(request.input(0), request.context);
-    arenas.gradient = gradient_place(request.input(1), request.context, params);
+    arenas.gradient = gradient_place(request.input(1), request.input(2), request.context, params);
+    begin = state_begin(request.input(2), params);
     arenas.clipped = params.clipped;
     const std::size_t last = request.op.outputs.size() - 1;
     casts = updates_parameters(request.op);
     if (!casts) return;
     arenas.cast_type = request.output(last).dtype;
-    arenas.cast_part = request.output_elements(last) == request.output_elements(0);
+    arenas.cast_part = keeps_part(request.output(last), request.context);
   }
 
   /// In place, unless a caller keeps two copies: then the whole tensor is copied first.
@@ -149,6 +151,11 @@ struct Update {
           "update");
     }
     return {out[output], type};
+  }
+  /// Returns where the part of an operand begins whose moments there are. `part`: the operand has
+  /// what the rank updates alone.
+  std::byte* part_of(void* operand, DType type, bool part) const {
+    return static_cast<std::byte*>(operand) + (part ? (begin * bytes_of(type)).count() : 0);
   }
   template <class Kernel, class... Arguments>
   void start(Kernel kernel, Arguments... arguments) const {

@@ -24,6 +24,16 @@ std::optional<BufferId> persistent_of(const Program& program, TensorRole role) {
   return std::nullopt;
 }
 
+std::vector<BufferId> masters_of(const Program& program) {
+  std::vector<BufferId> masters;
+  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+    const Buffer& buffer = program.buffers[i];
+    if (!buffer.persistent || buffer.role != TensorRole::master_parameter) continue;
+    masters.insert(buffer.on_host ? masters.end() : masters.begin(), BufferId(i));
+  }
+  return masters;
+}
+
 std::vector<TypedRange> parameter_ranges(const Program& program, Bytes arena) {
   std::vector<TypedRange> ranges;
   if (program.segments.empty()) return ranges;
@@ -100,12 +110,21 @@ void fill_parameters(const Program& program, Arena& arena, const Coordinates& at
                range.elements);
     }
   });
-  const auto masters = persistent_of(program, TensorRole::master_parameter);
-  if (!masters) return;
-  const std::size_t count = std::size_t(program.at(*masters).bytes.count()) / sizeof(float);
-  arena.change(*masters, [&](std::byte* stored) {
-    fill_segments(program, at, {reinterpret_cast<float*>(stored), count}, threads, fill);
-  });
+  const std::vector<BufferId> masters = masters_of(program);
+  if (masters.empty()) return;
+  const auto count_of = [&](BufferId id) {
+    return std::size_t(program.at(id).bytes.count()) / sizeof(float);
+  };
+  const bool on_host = program.at(masters.back()).on_host;
+  values.assign(on_host ? std::size_t(owned_elements(program)) : count_of(masters.back()), 0.0f);
+  fill_segments(program, at, values, threads, fill);
+  for (const BufferId id : masters) {
+    const auto begin =
+        program.at(id).on_host ? values.end() - std::ptrdiff_t(count_of(id)) : values.begin();
+    arena.change(id, [&](std::byte* stored) {
+      std::copy_n(begin, count_of(id), reinterpret_cast<float*>(stored));
+    });
+  }
 }
 
 namespace {

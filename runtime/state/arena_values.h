@@ -18,6 +18,9 @@ class RankDevice;
 
 /// Returns the one buffer of a role that lives between steps.
 std::optional<BufferId> persistent_of(const Program& program, TensorRole role);
+/// Returns the buffers of masters that live between steps: the device's, and the host's, which are
+/// the last elements of what a rank updates.
+std::vector<BufferId> masters_of(const Program& program);
 
 /// A TypedRange is a run of elements of one type in the parameter arena: a segment with the padding
 /// behind it.

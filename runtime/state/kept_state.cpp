@@ -42,17 +42,23 @@ std::vector<KeptBias> kept_biases(const Program& program) {
   return biases;
 }
 
-/// The arenas of first and second moments, as far as there are some.
+/// The arenas of first and second moments, as far as there are some. Each is in the device's
+/// memory, in the host's, or in both: then the host's has the last elements.
 struct MomentArenas {
-  std::vector<BufferId> buffers;
-  DType type = DType::f32;  ///< u8: codes, with scales
+  std::vector<std::vector<BufferId>> buffers;
+  DType type = DType::f32;  ///< u8: codes, with scales, in one buffer
   BufferId scales;
   /// Where tensors are updated one by one: what is added to the place of a tensor's first moment
   /// for that of its second, if it has one, by the former.
   std::map<std::int64_t, std::optional<std::int64_t>> to_second = {};
 
   std::int64_t elements(const Program& program, std::size_t which) const {
-    return program.at(buffers[which]).bytes.count() / element_bytes(type);
+    std::int64_t count = 0;
+    for (const BufferId id : buffers[which]) count += elements(program, id);
+    return count;
+  }
+  std::int64_t elements(const Program& program, BufferId id) const {
+    return program.at(id).bytes.count() / element_bytes(type);
   }
   /// Returns whether a moment lies as tensors do, or in the order of owned ranges.
   bool lies_alike(std::size_t which) const { return which == 0 || to_second.empty(); }
@@ -66,12 +72,15 @@ struct MomentArenas {
 };
 
 /// Finds where a call has the moments of one tensor.
-void add_places(const Routine& routine, const Call& call, MomentArenas& arenas) {
+void add_places(const Program& program, const Routine& routine, const Call& call,
+                MomentArenas& arenas) {
   std::optional<std::int64_t> first, second;
   for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
     const auto& slot = routine.places[i].slot;
     const Tensor& tensor = routine.tensors[i];
-    if (!slot || tensor.role != TensorRole::optimizer_state || tensor.arena) continue;
+    if (!slot || tensor.role != TensorRole::optimizer_state || tensor.arena || tensor.on_host ||
+        !program.at(call.bindings[*slot].buffer).persistent)
+      continue;
     const bool is_first = routine.slots[*slot].kind == SlotKind::first_moment_arena;
     (is_first ? first : second) = call.bindings[*slot].offset.count() / element_bytes(tensor.dtype);
   }
@@ -83,18 +92,24 @@ MomentArenas moment_arenas(const Program& program) {
   MomentArenas arenas;
   for (const Call& call : program.calls) {
     const Routine& routine = program.at(call.routine);
-    add_places(routine, call, arenas);
+    add_places(program, routine, call, arenas);
     for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
       const auto& slot = routine.places[i].slot;
       if (!slot || routine.tensors[i].role != TensorRole::optimizer_state) continue;
       const SlotKind kind = routine.slots[*slot].kind;
-      if (found.try_emplace(kind, call.bindings[*slot].buffer).second &&
-          kind == SlotKind::first_moment_arena)
-        arenas.type = routine.tensors[i].dtype;
+      const BufferId buffer = call.bindings[*slot].buffer;
+      if (program.at(buffer).persistent) found.try_emplace(kind, buffer);
+      if (kind == SlotKind::first_moment_arena) arenas.type = routine.tensors[i].dtype;
     }
   }
-  for (const SlotKind kind : {SlotKind::first_moment_arena, SlotKind::second_moment_arena})
-    if (found.contains(kind)) arenas.buffers.push_back(found[kind]);
+  for (const auto& [device, host] :
+       {std::pair(SlotKind::first_moment_arena, SlotKind::host_first_moment_arena),
+        std::pair(SlotKind::second_moment_arena, SlotKind::host_second_moment_arena)}) {
+    std::vector<BufferId> buffers;
+    for (const SlotKind kind : {device, host})
+      if (found.contains(kind)) buffers.push_back(found[kind]);
+    if (!buffers.empty()) arenas.buffers.push_back(std::move(buffers));
+  }
   arenas.scales = found[SlotKind::moment_scale_arena];
   return arenas;
 }
@@ -113,11 +128,14 @@ std::vector<float> moment_values(const Program& program, const Arena& arena,
   const std::int64_t count = moments.elements(program, which);
   std::vector<float> values(std::size_t(count), 0.0f);
   std::vector<std::byte> copy, copied_scales;
-  const std::byte* const stored = arena.on_host(moments.buffers[which], copy);
-  if (moments.type != DType::u8) {
-    to_f32(moments.type, stored, values.data(), count);
-    return values;
+  float* to = values.data();
+  for (const BufferId id : moments.buffers[which]) {
+    const std::int64_t part = moments.elements(program, id);
+    if (moments.type != DType::u8) to_f32(moments.type, arena.on_host(id, copy), to, part);
+    to += part;
   }
+  if (moments.type != DType::u8) return values;
+  const std::byte* const stored = arena.on_host(moments.buffers[which][0], copy);
   const auto* scales = reinterpret_cast<const float*>(arena.on_host(moments.scales, copied_scales));
   for_each_block(which, count, scales, [&](std::int64_t first, std::size_t block, float scale) {
     decode_kept_moments(which == 0, stored + first, scale, {values.data() + first, block});
@@ -139,9 +157,15 @@ void set_moment(const Program& program, Arena& arena, const MomentArenas& moment
            std::span(values).subspan(std::size_t(*place), std::size_t(range.elements)));
     }
   }
-  arena.change(moments.buffers[which], [&](std::byte* stored) {
-    if (moments.type != DType::u8)
-      return from_f32(moments.type, values.data(), stored, std::int64_t(values.size()));
+  const float* from = values.data();
+  for (const BufferId id : moments.buffers[which]) {
+    if (moments.type == DType::u8) break;
+    const std::int64_t part = moments.elements(program, id);
+    arena.change(id, [&](std::byte* stored) { from_f32(moments.type, from, stored, part); });
+    from += part;
+  }
+  if (moments.type != DType::u8) return;
+  arena.change(moments.buffers[which][0], [&](std::byte* stored) {
     arena.change(moments.scales, [&](std::byte* scales) {
       for_each_block(
           which, std::int64_t(values.size()), reinterpret_cast<float*>(scales),
@@ -169,16 +193,20 @@ FillSegment fill_from(StateReader& reader, KeptKind kind, const Coordinates& at)
 /// The values of an arena on the host, which may be whole or the parts that a rank owns.
 class HostValues {
  public:
-  HostValues(const Program& program, const Arena& arena, std::optional<BufferId> id) {
-    if (!id) return;
-    data_ = reinterpret_cast<const float*>(arena.on_host(*id, copy_));
-    whole_ = is_whole(program, program.at(*id).bytes.count() / std::int64_t(sizeof(float)));
+  HostValues(const Program& program, const Arena& arena, const std::vector<BufferId>& masters) {
+    for (const BufferId id : masters) {
+      const auto* const part = reinterpret_cast<const float*>(arena.on_host(id, copy_));
+      values_.insert(values_.end(), part,
+                     part + program.at(id).bytes.count() / std::int64_t(sizeof(float)));
+    }
+    data_ = values_.empty() ? nullptr : values_.data();
+    whole_ = is_whole(program, std::int64_t(values_.size()));
   }
   HostValues(const Program& program, const Arena& arena, const MomentArenas& moments,
              std::size_t which) {
     if (which >= moments.buffers.size()) return;
-    if (moments.type == DType::f32) {
-      data_ = reinterpret_cast<const float*>(arena.on_host(moments.buffers[which], copy_));
+    if (moments.type == DType::f32 && moments.buffers[which].size() == 1) {
+      data_ = reinterpret_cast<const float*>(arena.on_host(moments.buffers[which][0], copy_));
     } else {
       values_ = moment_values(program, arena, moments, which);
       data_ = values_.data();
@@ -303,8 +331,8 @@ std::vector<WriteShare> write_shares(std::span<const Program> programs, std::int
 
 void save_state(const Program& program, const Arena& arena, const Coordinates& at,
                 const WriteShare& share, StateWriter& writer) {
-  const auto master_buffer = persistent_of(program, TensorRole::master_parameter);
-  const HostValues masters(program, arena, master_buffer),
+  const std::vector<BufferId> master_buffers = masters_of(program);
+  const HostValues masters(program, arena, master_buffers),
       parameters(program, parameter_values(program, arena));
   const MomentArenas moments = moment_arenas(program);
   const HostValues first(program, arena, moments, 0), second(program, arena, moments, 1);
@@ -318,7 +346,7 @@ void save_state(const Program& program, const Arena& arena, const Coordinates& a
       if (!own.empty()) write_range(segment, at, range, kind, own, writer);
     };
     // Beside others f32 parameters have no masters.
-    const bool has_master = master_buffer && segment.dtype != DType::f32;
+    const bool has_master = !master_buffers.empty() && segment.dtype != DType::f32;
     write(KeptKind::parameter, has_master ? masters : parameters);
     write(KeptKind::first_moment, first);
     write(KeptKind::second_moment, second);

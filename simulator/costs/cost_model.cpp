@@ -270,12 +270,12 @@ Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
   return {moved / own.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
 }
 
-// Cores copy within one memory, which they read and write.
 Estimate CostModel::of_host(const Op& op, std::span<const Tensor> tensors,
                             const Device& device) const {
   const Host host = cluster_.host.value_or(Host());
   const OpClass op_class = row(op.kind).op_class;
-  const BytesPerSecond rate = host_executes()                ? 0.5 * device.memory_bandwidth
+  const double share = op_class == OpClass::host_memory ? 1 : 0.5;  // copies read and write
+  const BytesPerSecond rate = host_executes()                ? share * device.memory_bandwidth
                               : op_class == OpClass::to_host ? host.to_host
                               : op_class == OpClass::to_device
                                   ? host.to_device

@@ -165,7 +165,20 @@ class Replay {
 
   /// Whether the buffer has gradients as computed, which live until the update has read them.
   bool computed_gradients(const Buffer& buffer) const {
-    return framework_.memory.gradients != GradientMemory::one_buffer && !scatters_gradients_ &&
+    return copies_gradients() && !scatters_gradients_ && buffer.role == TensorRole::gradient &&
+           buffer.persistent;
+  }
+
+  bool copies_gradients() const {
+    return framework_.memory.gradients == GradientMemory::as_computed ||
+           framework_.memory.gradients == GradientMemory::bf16_also_in_f32;
+  }
+
+  /// Whether the buffer has gradients that exist from a layer's backward to the update.
+  bool lies_by_layer(const Buffer& buffer) const {
+    const bool alone =
+        program_.grid[Axis::dp] * program_.grid[Axis::sharding] * program_.grid[Axis::cp] == 1;
+    return framework_.memory.gradients == GradientMemory::by_layer && alone &&
            buffer.role == TensorRole::gradient && buffer.persistent;
   }
 
@@ -202,8 +215,8 @@ class Replay {
 
   /// Returns a buffer's size. Some frameworks hold scattered gradients in the parameters' type.
   Bytes size_of(const Buffer& buffer) const {
-    const bool narrow = framework_.memory.gradients != GradientMemory::one_buffer &&
-                        scatters_gradients_ && buffer.role == TensorRole::gradient;
+    const bool narrow =
+        copies_gradients() && scatters_gradients_ && buffer.role == TensorRole::gradient;
     if (!narrow) return buffer.bytes;
     const Bytes narrow_type = bytes_of(program_.segments.front().dtype);
     return Bytes(buffer.bytes.count() / bytes_of(DType::f32).count() * narrow_type.count());
@@ -221,7 +234,8 @@ class Replay {
       const Buffer& buffer = program_.buffers[b];
       const bool later =
           framework_.memory.lazy_optimizer_state && buffer.role == TensorRole::optimizer_state;
-      const bool computed = computed_gradients(buffer) && !adds_up_in_f32_;
+      const bool computed =
+          (computed_gradients(buffer) && !adds_up_in_f32_) || lies_by_layer(buffer);
       if (buffer.persistent && !later && !computed && !shards_.has(b) && !on_host(buffer))
         take_persistent(b);
     }
@@ -236,7 +250,8 @@ class Replay {
     blocks_.give(flat_);
     blocks_.give(added_);
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
-      if (computed_gradients(program_.buffers[b]) && !adds_up_in_f32_) give_all(b);
+      const Buffer& buffer = program_.buffers[b];
+      if ((computed_gradients(buffer) && !adds_up_in_f32_) || lies_by_layer(buffer)) give_all(b);
     }
   }
 
@@ -275,13 +290,20 @@ class Replay {
     }
   }
 
+  void use_gradients(const Binding& binding, Bytes bytes) {
+    const std::size_t b = binding.buffer.index();
+    const Part layer{PartKind::tensor, binding.offset};
+    if (bytes > Bytes() && find(b, layer) == held_[b].end())
+      hold(b, layer, blocks_.take(bytes, buffer_names_[b], TensorRole::gradient, 0));
+  }
+
   /// Takes a buffer tensor by tensor, or whole, as the framework does.
   void take_persistent(std::size_t b) {
     const Buffer& buffer = program_.buffers[b];
     const bool by_tensor =
         (buffer.role == TensorRole::parameter || buffer.role == TensorRole::master_parameter ||
          buffer.role == TensorRole::optimizer_state) &&
-        framework_.memory.gradients == GradientMemory::one_buffer;
+        !copies_gradients();
     if (by_tensor && elements_ > 0) return take_by_tensor(b);
     take_whole(b);
   }
@@ -339,7 +361,7 @@ class Replay {
   /// Takes the f32 gradients that the update casts, tensor by tensor, before the update makes
   /// state. Where gradients are held as computed, use_persistent() takes flat ones.
   void take_main_gradients(const Call& call) {
-    if (framework_.memory.gradients != GradientMemory::one_buffer || elements_ == 0) return;
+    if (copies_gradients() || elements_ == 0) return;
     const std::vector<Slot>& slots = program_.at(call.routine).slots;
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const std::size_t b = call.bindings[i].buffer.index();
@@ -355,8 +377,14 @@ class Replay {
     const RoutineEvents& routine = routines_[call.routine.index()];
     const bool updates = program_.at(call.routine).phase == Phase::optimizer;
     take_main_gradients(call);
-    for (const Binding& binding : call.bindings) {
-      if (program_.at(binding.buffer).persistent) use_persistent(binding.buffer.index(), updates);
+    for (std::size_t i = 0; i < call.bindings.size(); ++i) {
+      const Binding& binding = call.bindings[i];
+      const Buffer& buffer = program_.at(binding.buffer);
+      if (lies_by_layer(buffer)) {
+        if (!updates) use_gradients(binding, program_.at(call.routine).slots[i].bytes);
+      } else if (buffer.persistent) {
+        use_persistent(binding.buffer.index(), updates);
+      }
     }
     for (const Binding& binding : call.bindings) {
       if (checkpoints_.has(binding.buffer.index())) fetch(binding.buffer.index(), index);
@@ -412,7 +440,7 @@ class Replay {
     }
     if (buffer.persistent || buffer.on_host || stage_.has(b)) return;
     const SlotKind slot = program_.at(call.routine).slots[*storage.slot].kind;
-    const bool copied = framework_.memory.gradients != GradientMemory::one_buffer;
+    const bool copied = copies_gradients();
     if (slot == SlotKind::main_gradients && (copied || elements_ > 0)) return;  // there already
     if (!writes && buffer.end != index + 1) {
       if (checkpoints_.has(b) && checkpoints_.ends_forward(index, *storage.slot)) park(b);

@@ -54,7 +54,9 @@ class RoutineReader {
         names_(names),
         storage_(storage_of(routine, framework)) {
     for (const Tensor& tensor : routine.tensors) bytes_.push_back(bytes_of(tensor));
-    if (framework.memory.loss == LossMemory::own_type) join_loss_casts();
+    const bool in_parts = framework.memory.loss == LossMemory::own_type_in_parts;
+    if (framework.memory.loss == LossMemory::own_type || in_parts) join_loss_casts();
+    if (in_parts) divide_loss_gradients();
     if (framework.memory.loss == LossMemory::gathered_by_op) gather_loss();
     if (framework.memory.copies.split_inputs) copy_split_inputs();
   }
@@ -106,6 +108,14 @@ class RoutineReader {
       const std::size_t wide = widens ? to : from, narrow = widens ? from : to;
       bytes_[wide] = bytes_[narrow];
       std::ranges::replace(storage_, storage_[narrow], storage_[wide]);
+    }
+  }
+
+  void divide_loss_gradients() {
+    for (const Op& op : routine_.ops) {
+      if (op.kind != OpKind::cross_entropy_backward) continue;
+      Bytes& gradient = bytes_[storage_[op.outputs[0].index()]];
+      gradient = Bytes(gradient.count() / kLossParts);
     }
   }
 

@@ -374,6 +374,11 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t 
   return cudaSuccess;
 }
 
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data) {
+  cuda_on_cpu::enqueue(stream, [=] { function(data); });
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const auto made = std::make_shared<CUstream_st>();
   const std::lock_guard guard(streams().lock);

@@ -57,7 +57,7 @@ TEST(AccelerateDeepSpeed, InlineValuesAreDeepSpeeds) {
   EXPECT_EQ(imported.devices, 8);
   EXPECT_EQ(imported.framework->name, "deepspeed");
   EXPECT_EQ(imported.strategy->optimizer.offload_percent, 100);
-  EXPECT_FALSE(imported.framework->memory.host_parameters);
+  EXPECT_FALSE(imported.strategy->gathers.offload);
   EXPECT_EQ(imported.job->precision, DType::bf16);
   EXPECT_EQ(imported.job->clip_norm, 1.0);
   EXPECT_EQ(imported.job->global_batch, 64);
@@ -353,7 +353,7 @@ TEST(Accelerate, FrozenParametersMayBeOnTheHost) {
             std::string::npos);
   ImportGiven given = beside_job();
   given.job->adapters = Adapters{.targets = {AdapterTarget::query}};
-  EXPECT_TRUE(import_text(text, "config.yaml", given).framework->memory.host_parameters);
+  EXPECT_TRUE(import_text(text, "config.yaml", given).strategy->gathers.offload);
 }
 
 TEST(DeepSpeed, LimitsMayLackTheirStage) {

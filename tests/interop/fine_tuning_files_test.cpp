@@ -240,6 +240,19 @@ TEST(Axolotl, ActivationsInTheHostsMemoryAreRead) {
   }
 }
 
+TEST(Axolotl, PagedOptimizersHaveMomentsOnTheHost) {
+  const std::string full = without_4_bits("");
+  for (const auto& [name, types] : std::vector<std::pair<std::string, std::string>>{
+           {"paged_adamw_32bit", "computed none bf16 "},
+           {"paged_adamw", "computed none bf16 "},
+           {"paged_adamw_8bit", "computed none block8 "}}) {
+    const Imported imported = import_run(with(full, "adamw_torch", name));
+    EXPECT_TRUE(imported.strategy->optimizer.paged) << name;
+    EXPECT_EQ(types_of(imported), types) << name;
+  }
+  EXPECT_FALSE(import_run(full).strategy->optimizer.paged);
+}
+
 const std::string kFsdp = "fsdp_version: 2\nfsdp_config:\n  transformer_layer_cls_to_wrap: Layer\n";
 
 TEST(Axolotl, ParametersHave16BitsUnlessFsdpHasThemInFp32) {
@@ -258,7 +271,7 @@ TEST(Axolotl, ParametersHave16BitsUnlessFsdpHasThemInFp32) {
 TEST(Axolotl, FrozenParametersMayBeOnTheHost) {
   const std::string offload = "  offload_params: true\n";
   const Imported imported = import_run(with(kAxolotl, "datasets:", kFsdp + offload + "datasets:"));
-  EXPECT_TRUE(imported.framework->memory.host_parameters);
+  EXPECT_TRUE(imported.strategy->gathers.offload);
   EXPECT_EQ(imported.strategy->optimizer.offload_percent, 0);
   EXPECT_NE(trainer_refusal(with(without_4_bits(""), "datasets:", kFsdp + offload + "datasets:"))
                 .find("line 7: fsdp_config.offload_params true: neither updates by the host"),

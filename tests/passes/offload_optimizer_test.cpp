@@ -125,6 +125,64 @@ TEST(OffloadOptimizer, OverlappedCopiesAreCallsOfParts) {
   EXPECT_EQ(lasting(parts, true), lasting(whole, true));
 }
 
+TEST(PagedStates, MomentsAreOnTheHostButForTheUpdate) {
+  for (const char* stage : {"1", "2", "3"}) {
+    for (const auto& [type, bytes] : {std::pair("f32", 4), std::pair("bf16", 2)}) {
+      const std::string fields = std::string("sharding_degree=2,sharding_stage=") + stage +
+                                 ",moment_type=" + type + ",paged_states=";
+      SCOPED_TRACE(fields);
+      const Program plain = lowered(nano_bf16(), fields + "false", "bundled"),
+                    paged = lowered(nano_bf16(), fields + "true", "bundled");
+      const std::int64_t elements = owned_elements(plain);
+      auto device = lasting(plain, false);
+      device.erase("first_moment");
+      device.erase("second_moment");
+      EXPECT_EQ(lasting(paged, false), device);
+      EXPECT_EQ(lasting(paged, true),
+                (std::map<std::string, std::int64_t>{{"host_first_moment", bytes * elements},
+                                                     {"host_second_moment", bytes * elements}}));
+      for (const OpKind kind : {OpKind::copy_to_host, OpKind::copy_to_device})
+        EXPECT_EQ(moved(paged, kind), 2 * bytes * elements);
+      EXPECT_EQ(moved(paged, OpKind::adamw), moved(plain, OpKind::adamw));
+      EXPECT_EQ(calls_with(paged, OpKind::adamw),
+                std::min<std::int64_t>(32, std::ssize(paged.segments)));
+      // Parts come and go through one buffer for each moment.
+      std::int64_t transient = 0;
+      for (const Buffer& buffer : paged.buffers)
+        if (!buffer.persistent && buffer.role == TensorRole::optimizer_state)
+          transient += buffer.bytes.count();
+      EXPECT_GE(transient, 2 * bytes * elements / 32);
+      EXPECT_LE(transient, 2 * bytes * (elements / 12 + kMomentBlock));
+    }
+  }
+}
+
+TEST(PagedStates, ItsRules) {
+  Job job = nano_bf16();
+  const auto reason = [&](const std::string& fields) {
+    return legal(job, parse_strategy("paged_states=true" + fields), 1).reason();
+  };
+  EXPECT_EQ(reason(""), "");
+  EXPECT_EQ(reason(",moment_type=block8"), "");
+  EXPECT_EQ(reason(",offload_optimizer_percent=5"),
+            "paged_states: offload_optimizer_percent must be 0");
+  for (const char* other : {",flatten=none", ",cast_placement=after_update"})
+    EXPECT_EQ(reason(other),
+              "paged_states: flatten must be fused, and cast_placement not after_update");
+  EXPECT_EQ(
+      legal(job, parse_strategy("paged_states=true,sharding_degree=2,sharding_owner=prefix"), 2)
+          .reason(),
+      "paged_states: sharding_owner must be elements");
+  job.fp32_parameters = {"norm"};
+  EXPECT_EQ(reason(""), "paged_states: it excludes fp32_parameters with another precision");
+  job.fp32_parameters.clear();
+  job.clip_norm = 0;
+  job.global_batch = 1;
+  EXPECT_EQ(reason(",release_gradients=true"), "paged_states: release_gradients must be false");
+  job.optimizer.kind = OptimizerKind::sgd;
+  EXPECT_EQ(reason(""), "paged_states: the optimizer must be adamw");
+}
+
 TEST(OffloadOptimizer, ItsRules) {
   Job job = nano_bf16();
   const auto reason = [&](const std::string& fields) {

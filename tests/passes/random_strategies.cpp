@@ -394,6 +394,25 @@ void draw_loss_chunks(Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
+/// Some of the draws that can have it update a share of the parameters on the host, or have their
+/// moments there.
+void draw_host_updates(Draw& drawn) {
+  Random random(drawn.seed + 20480);
+  if (coin(random)) return;
+  const Draw before = drawn;
+  const Strategy usual;
+  OptimizerChoices& optimizer = drawn.strategy.optimizer;
+  optimizer.offload_percent = one_of<std::int64_t>(random, {100, 60, 50, 25, 3});
+  optimizer.overlap_offload = coin(random);
+  if (coin(random)) optimizer.flatten = usual.optimizer.flatten;
+  if (!is_legal(drawn) || random() % 3 == 0) {
+    optimizer.offload_percent = 0;
+    optimizer.overlap_offload = false;
+    optimizer.paged = true;
+  }
+  if (!is_legal(drawn)) drawn = before;
+}
+
 /// Some of the draws without a pipeline free gradients in backward, with what goes with that. Their
 /// job clips none, and a rank has one micro-batch.
 void draw_release(Draw& drawn) {
@@ -425,6 +444,7 @@ Draw draw(std::uint64_t seed) {
   draw_states(of_states, drawn);
   draw_loss_chunks(drawn);
   draw_release(drawn);
+  draw_host_updates(drawn);
   return drawn;
 }
 

@@ -241,6 +241,7 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
     s.optimizer.offload_percent = one_of<std::int64_t>(random, {1, 50, 100});
     s.optimizer.overlap_offload = random() % 2 == 0;
   });
+  keep_if_legal([](Strategy& s) { s.optimizer.paged = true; });
   keep_if_legal([&](Strategy& s) {
     s.offloaded = {one_of<std::int64_t>(random, {20, 60, 100}), std::int64_t(random() % 3)};
   });

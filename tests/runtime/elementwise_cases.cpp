@@ -39,6 +39,13 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
     cases.push_back(make_case(std::string(to_text(copy)), copy, {}, {normal("x", wide, 1)},
                               {blank("y", wide)}));
   }
+  for (const DType type : {DType::bf16, DType::f16}) {
+    Operand x = normal("x", wide, 1), y = blank("y", wide);
+    x.on_host = true;
+    y.dtype = type;
+    cases.push_back(make_case("copy_to_device/f32_to_" + std::string(to_text(type)),
+                              OpKind::copy_to_device, {}, {x}, {y}));
+  }
   cases.push_back(make_case("gate_values", OpKind::gate_values, {},
                             {normal("x", wide, 1, 2), normal("gate", wide, 2, 2)},
                             {blank("y", wide)}));

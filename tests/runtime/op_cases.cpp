@@ -75,6 +75,7 @@ OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vect
     tensor.shape = operand.shape;
     tensor.role = operand.role;
     tensor.arena = operand.arena;
+    tensor.on_host = operand.on_host;
     c.tensors.push_back(tensor);
     c.before.push_back(operand.values);
     if (operand.values.empty()) {

@@ -64,7 +64,7 @@ struct Operand {
   std::vector<double> values;  ///< empty: NaN
   DType dtype = DType::f32;
   TensorRole role = TensorRole::activation;
-  bool arena = false;
+  bool arena = false, on_host = false;
 };
 Operand normal(std::string name, Shape shape, std::uint64_t seed, double deviation = 1);
 Operand blank(std::string name, Shape shape);

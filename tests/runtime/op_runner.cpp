@@ -20,21 +20,28 @@ namespace {
 /// One block where the backend's tensors lie.
 class Memory {
  public:
-  Memory(RankDevice* device, Bytes size)
-      : device_(device), bytes_(std::size_t(round_up(size, kBlockAlignment).count())) {
-    data_ = device != nullptr ? device->allocate(Bytes(std::int64_t(bytes_)))
-                              : new (std::align_val_t(64)) std::byte[bytes_];
+  Memory(RankDevice* device, Bytes size, bool on_host = false)
+      : device_(device),
+        on_host_(on_host),
+        bytes_(std::size_t(round_up(size, kBlockAlignment).count())) {
+    const Bytes rounded{std::int64_t(bytes_)};
+    data_ = device == nullptr ? new (std::align_val_t(64)) std::byte[bytes_]
+            : on_host         ? device->allocate_on_host(rounded)
+                              : device->allocate(rounded);
   }
   ~Memory() {
     if (data_ == nullptr) return;
     if (device_ != nullptr) {
-      device_->free(data_);
+      on_host_ ? device_->free_on_host(data_) : device_->free(data_);
     } else {
       ::operator delete[](data_, std::align_val_t(64));
     }
   }
   Memory(Memory&& other) noexcept
-      : device_(other.device_), bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
+      : device_(other.device_),
+        on_host_(other.on_host_),
+        bytes_(other.bytes_),
+        data_(std::exchange(other.data_, nullptr)) {}
   Memory& operator=(Memory&&) = delete;
 
   std::byte* data() const { return data_; }
@@ -42,6 +49,7 @@ class Memory {
 
  private:
   RankDevice* device_;
+  bool on_host_;
   std::size_t bytes_;
   std::byte* data_ = nullptr;
 };
@@ -100,7 +108,7 @@ PreparedCase::PreparedCase(Backend& backend, const OpCase& c, Bytes workspace)
   State& s = *state_;
   backend.enter_thread();
   for (const Tensor& tensor : c.tensors) {
-    s.blocks.emplace_back(s.device, bytes_of(tensor));
+    s.blocks.emplace_back(s.device, bytes_of(tensor), tensor.on_host);
     s.addresses.push_back(s.blocks.back().data());
   }
   if (const auto in_place = row(c.op.kind).in_place) {

@@ -33,7 +33,8 @@ TEST(OpCases, CoverEveryKindTheCpuBackendHas) {
     const OpClass op_class = row(op.kind).op_class;
     if (op_class == OpClass::attention) continue;  // flash_attention_test.cpp
     const bool has_kernel = (op_class == OpClass::matmul || op_class == OpClass::memory_bound ||
-                             op_class == OpClass::to_host || op_class == OpClass::to_device) &&
+                             op_class == OpClass::to_host || op_class == OpClass::to_device ||
+                             op_class == OpClass::host_memory) &&
                             !row(op.kind).simulated_only;
     EXPECT_EQ(covered.count(op.kind) > 0, has_kernel) << to_text(op.kind);
     if (has_kernel) continue;

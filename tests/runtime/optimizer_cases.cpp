@@ -2,6 +2,8 @@
 // tensors; steps that are skipped.
 #include "tests/runtime/optimizer_cases.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -240,6 +242,71 @@ void add_range_cases(Cases& cases, const std::string& suffix, const Arenas& a, s
   }
 }
 
+/// The device updates the first elements of the rank's state, and the host the last ones, in parts.
+void add_host_cases(Cases& cases, const std::string& suffix, const Arenas& a,
+                    const std::function<OpCase(OpCase)>& place) {
+  const std::int64_t owned = a.first.shape[0], rest = owned / 3, middle = owned * 2 / 3;
+  const auto part = [&](const Operand& of, std::int64_t begin, std::int64_t end) {
+    Operand operand = of;
+    operand.values = {of.values.begin() + begin, of.values.begin() + end};
+    operand.shape = {end - begin};
+    return operand;
+  };
+  const AdamParams adam{1e-2, 0.9, 0.95, 1e-8, 0.1};
+  const SgdParams sgd{1e-2, 0.9, 0.1};
+  const Operand m = part(a.first, 0, rest), v = part(a.second, 0, rest), now = scalars({}),
+                p = a.parameters, g = a.gradients;
+  Operand masters = normal("masters", rest, 5);
+  masters.role = TensorRole::master_parameter;
+  masters.arena = true;
+  const Operand written = of_type(normal("parameters", p.shape[0], 6), DType::bf16);
+  const auto add = [&](const std::string& name, OpKind kind, const OpParams& params,
+                       const std::vector<Operand>& in, const std::vector<Operand>& out) {
+    cases.push_back(place(make_case(name + suffix, kind, params, in, out)));
+  };
+  add("adamw/rest", OpKind::adamw, adam, {p, g, m, v, now}, {p, m, v});
+  add("sgd/rest", OpKind::sgd, sgd, {p, g, m, now}, {p, m});
+  add("adamw/rest/masters", OpKind::adamw, adam, {masters, g, m, v, now}, {masters, m, v, written});
+  add("sgd/rest/masters", OpKind::sgd, sgd, {masters, g, m, now}, {masters, m, written});
+  // Moments that come and go part by part.
+  Operand all_masters = normal("masters", owned, 5);
+  all_masters.role = TensorRole::master_parameter;
+  all_masters.arena = true;
+  AdamParams some = adam;
+  some.begin = rest;
+  some.end = middle;
+  some.elements = middle - rest;
+  Operand some_m = part(a.first, rest, middle), some_v = part(a.second, rest, middle);
+  some_m.arena = some_v.arena = false;
+  add("adamw/part", OpKind::adamw, some, {p, g, some_m, some_v, now}, {p, some_m, some_v});
+  add("adamw/part/masters", OpKind::adamw, some, {all_masters, g, some_m, some_v, now},
+      {all_masters, some_m, some_v, written});
+  add("cast_parameters/rest", OpKind::cast_parameters, {}, {masters}, {written});
+  for (const auto& [begin, end] : {std::pair(rest, middle), std::pair(middle, owned)}) {
+    const auto on_host = [&](const Operand& of) {
+      Operand operand = part(of, begin, end);
+      operand.on_host = true;
+      return operand;
+    };
+    const auto ranged = [&](auto params) {
+      params.begin = begin;
+      params.end = end;
+      return params;
+    };
+    Operand there = on_host(p);
+    there.role = TensorRole::master_parameter;
+    const Operand slopes = on_host(g), first = on_host(a.first), second = on_host(a.second);
+    for (const State& at : {State{}, State{.clip = 0.02, .loss_scale = 32}, State{.found = 1}}) {
+      const std::string name = fmt::format("/{}/{}/{}", begin, at.loss_scale, at.found);
+      const Operand then = scalars(at);
+      add("host_adamw" + name, OpKind::host_adamw, ranged(adam),
+          {there, slopes, first, second, then}, {there, first, second});
+      add("host_sgd" + name, OpKind::host_sgd, ranged(sgd), {there, slopes, first, then},
+          {there, first});
+    }
+  }
+}
+
 /// Moments in 8 bits, of masters or of parameters in bf16. A tensor begins with a block, and so
 /// does a rank's part.
 void add_coded_cases(Cases& cases, std::int64_t count, std::int64_t degree) {
@@ -279,6 +346,25 @@ void add_coded_cases(Cases& cases, std::int64_t count, std::int64_t degree) {
   add("/skipped", {.found = 1}, {a.parameters, a.gradients}, {a.parameters});
   add("/bf16", {.clip = 0.02, .loss_scale = 32}, {p, g}, {p});
   add("/masters", {}, {masters, a.gradients}, {masters, p});
+  const AdamParams whole = adam;
+  adam.begin = kMomentBlock;
+  adam.end = 3 * kMomentBlock;
+  adam.elements = 2 * kMomentBlock;
+  const auto some = [&](Operand of) {
+    of.shape = {adam.elements};
+    of.values = {of.values.begin() + adam.begin, of.values.begin() + adam.end};
+    of.arena = false;
+    return of;
+  };
+  const Operand some_m = some(m), some_v = some(v), now = scalars({});
+  const auto add_part = [&](const char* name, const Operand& updated, std::vector<Operand> out) {
+    out.insert(out.begin(), {updated, some_m, some_v, scales});
+    cases.push_back(place(make_case("adamw_8bit" + suffix + name, OpKind::adamw_8bit, adam,
+                                    {updated, a.gradients, some_m, some_v, scales, now}, out)));
+  };
+  add_part("/part", a.parameters, {});
+  add_part("/part/masters", masters, {p});
+  adam = whole;
   adam.begin = arena / 4;
   adam.end = arena;
   adam.elements = (arena - arena / 4) / degree;
@@ -321,6 +407,7 @@ void add_arena_cases(Cases& cases, std::int64_t count) {
     add_narrow_cases(cases, suffix, a, place);
     add_coded_cases(cases, count, degree);
     add_range_cases(cases, suffix, a, count / 3 / degree * degree, degree, place);
+    add_host_cases(cases, suffix, a, place);
   }
   const auto as_is = [](OpCase c) { return c; };
   add_update_cases(cases, "/tensor", arenas(count, 1, false), {}, true, {}, as_is);

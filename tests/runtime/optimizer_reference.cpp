@@ -39,11 +39,20 @@ void for_each_owned(const OpCase& c, bool arena, std::optional<std::int64_t> gro
   }
 }
 
+/// Returns the element of the rank's state with which the moments begin: not the first one where
+/// they are a part.
+std::size_t first_moment(const Operands& o) {
+  const auto& a = o.params<AdamParams>();
+  const bool part = a.end > 0 && !o.c.input(2).arena && !o.c.input(0).on_host;
+  return part ? std::size_t(a.begin) : 0;
+}
+
 /// Where an update of a range has the gradient of an element: in the order of the range, or of the
-/// rank's state in it. Each rank has an equal part of what is before the range.
+/// rank's state in it. Each rank has an equal part of what is before the range. What the host
+/// updates lies together.
 std::size_t gradient_at(const Operands& o, std::size_t e, std::size_t state) {
   const auto& a = o.params<AdamParams>();
-  if (a.end == 0) return e;
+  if (a.end == 0 || o.c.input(0).on_host || !o.c.input(2).arena) return e;
   const bool whole = o.in(1).size() == std::size_t(a.end - a.begin);
   return whole ? e - std::size_t(a.begin)
                : state - std::size_t(a.begin / o.c.program.sharding_degree);
@@ -57,8 +66,12 @@ void for_each_updated(const Operands& o, Visit visit) {
   for_each_owned(o.c, o.c.input(0).arena, params.group,
                  [&](std::size_t e, std::size_t state, const Segment& segment, std::size_t s) {
                    if constexpr (requires { params.end; }) {
-                     const auto at = std::int64_t(e);
+                     const bool on_host = o.c.input(0).on_host;
+                     const bool of_state = on_host || (params.end > 0 && !o.c.input(2).arena);
+                     if (!of_state && state >= o.in(2).size()) return;
+                     const auto at = std::int64_t(of_state ? state : e);
                      if (params.end > 0 && (at < params.begin || at >= params.end)) return;
+                     if (on_host) e = state = std::size_t(at - params.begin);
                    }
                    const double unscale = 1 / of(scalars, Scalar::loss_scale);
                    const double factor = params.clipped ? 1
@@ -78,7 +91,7 @@ std::size_t place(const Operands& o, std::size_t e, std::size_t state) {
 void cast_parameters(const Operands& o) {
   for_each_owned(o.c, o.c.input(0).arena, {},
                  [&](std::size_t e, std::size_t state, const Segment&, std::size_t) {
-                   o.out(0)[e] = o.in(0)[state];
+                   if (state < o.in(0).size()) o.out(0)[e] = o.in(0)[state];
                  });
 }
 
@@ -92,7 +105,8 @@ void adamw(const Operands& o) {
   for_each_updated<AdamParams>(o, [&](std::size_t e, std::size_t state, std::size_t, double factor,
                                       double decay, double rate) {
     const double g = factor * o.in(1)[gradient_at(o, e, state)];
-    double &p = o.out(0)[place(o, e, state)], &m = o.out(1)[state], &v = o.out(2)[state];
+    const std::size_t own = state - first_moment(o);
+    double &p = o.out(0)[place(o, e, state)], &m = o.out(1)[own], &v = o.out(2)[own];
     m = a.beta1 * m + (1 - a.beta1) * g;
     v = a.beta2 * v + (1 - a.beta2) * g * g;
     const double direction =
@@ -122,8 +136,9 @@ Numbers decoded(const Operands& o, std::size_t moment) {
   const Numbers code = code_values(moment == 0), codes = o.in(2 + moment), scales = o.in(4);
   Numbers values;
   for (std::size_t i = 0; i < codes.size(); ++i)
-    values.push_back(code[std::size_t(codes[i])] *
-                     scales[moment * scales.size() / 2 + i / std::size_t(kMomentBlock)]);
+    values.push_back(
+        code[std::size_t(codes[i])] *
+        scales[moment * scales.size() / 2 + (first_moment(o) + i) / std::size_t(kMomentBlock)]);
   return values;
 }
 
@@ -133,7 +148,7 @@ void encode(const Operands& o, std::size_t moment, const Numbers& values,
   const Numbers code = code_values(moment == 0);
   Numbers& scales = o.out(3);
   const auto block = [&](std::size_t i) {
-    return moment * scales.size() / 2 + i / std::size_t(kMomentBlock);
+    return moment * scales.size() / 2 + (first_moment(o) + i) / std::size_t(kMomentBlock);
   };
   for (std::size_t i = 0; i < values.size(); ++i)
     if (updated[i]) scales[block(i)] = 0;
@@ -158,11 +173,12 @@ void adamw_8bit(const Operands& o) {
                                       double decay, double rate) {
     const double g = factor * o.in(1)[gradient_at(o, e, state)];
     double& p = o.out(0)[place(o, e, state)];
-    updated[state] = true;
-    m[state] = a.beta1 * m[state] + (1 - a.beta1) * g;
-    v[state] = a.beta2 * v[state] + (1 - a.beta2) * g * g;
-    p -= rate * (corrected(m[state], a.beta1, scalars) /
-                     (std::sqrt(corrected(v[state], a.beta2, scalars)) + a.epsilon) +
+    const std::size_t own = state - first_moment(o);
+    updated[own] = true;
+    m[own] = a.beta1 * m[own] + (1 - a.beta1) * g;
+    v[own] = a.beta2 * v[own] + (1 - a.beta2) * g * g;
+    p -= rate * (corrected(m[own], a.beta1, scalars) /
+                     (std::sqrt(corrected(v[own], a.beta2, scalars)) + a.epsilon) +
                  decay * p);
     if (o.c.op.outputs.size() == 5) o.out(4)[e] = p;
   });
@@ -312,10 +328,12 @@ bool run_optimizer_reference(const OpCase& c, Values& values) {
     case OpKind::cast_parameters:
       return cast_parameters(o), true;
     case OpKind::adamw:
+    case OpKind::host_adamw:
       return adamw(o), true;
     case OpKind::adamw_8bit:
       return adamw_8bit(o), true;
     case OpKind::sgd:
+    case OpKind::host_sgd:
       return sgd(o), true;
     case OpKind::lamb_norms:
       return lamb_norms(o), true;

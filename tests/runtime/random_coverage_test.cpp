@@ -79,8 +79,7 @@ Values drawn_values() {
 
 /// The bundled runtime refuses these ops (docs/adr/0020-context-parallelism.md), so no draw can run
 /// them.
-const std::set<std::string> kSimulatedOnly = {"fp8", "fp8_parameters", "offload_optimizer_percent",
-                                              "overlap_offload"};
+const std::set<std::string> kSimulatedOnly = {"fp8", "fp8_parameters"};
 const std::map<std::string, std::set<std::string>> kSimulatedWords = {
     {"recompute", {"per_op"}},
     {"main_parameter_type", {"f16", "remainder"}},

@@ -80,6 +80,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMe
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t stream);
 
+#define CUDART_CB
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data);
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
