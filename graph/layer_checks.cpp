@@ -258,7 +258,10 @@ Verdict check_rotary(const Op& op, Tensors tensors) {
   const auto& params = std::get<RotaryParams>(op.params);
   if (x.size() != 4 || (x[3] % 2 != 0 && params.width == 0))
     return Verdict::no("x is not [n,parts,a,d] with even d");
-  if (params.rotated < 1 || params.rotated > x[1])
+  const QueryGrowth& growth = params.growth;
+  if (growth.factor < 0 || growth.span < 0 || growth.ahead < 0)
+    return Verdict::no("growth, its span or what is ahead is below 0");
+  if (params.rotated < (growth.span > 0 ? 0 : 1) || params.rotated > x[1])
     return Verdict::no("rotated is not within parts");
   if (params.width < 0 || params.width > x[3] || params.width % 2 != 0)
     return Verdict::no("width is not an even part of d");

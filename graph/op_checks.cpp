@@ -136,12 +136,12 @@ Verdict check_update(const Op& op, Tensors tensors) {
     return fits ? Verdict::yes() : Verdict::no("gradients are not of the range that is updated");
   }
   if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
-  // A rank has the whole of either or its part, which has the moments' size, or a larger one where
-  // the host has the rest.
+  // A rank has the whole of either or its part, which has the moments' size, or a larger one, of
+  // any share, where the host has the rest.
   const auto [part, whole] = std::minmax({count(0), count(1)});
   const std::int64_t parts = (whole + part - 1) / part;
   const bool shared = part == (whole + parts - 1) / parts;
-  if (!masters && !shared && count(0) != count(2) && count(1) != count(2))
+  if (!masters && !shared && count(2) >= part && count(0) != count(2) && count(1) != count(2))
     return Verdict::no("parameters and gradients differ in size");
   // Moments lie between gradients and scalars, before their scales.
   const std::size_t state = op.inputs.size() - (op.kind == OpKind::adamw_8bit ? 4 : 3);

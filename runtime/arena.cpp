@@ -147,7 +147,7 @@ std::vector<OwnedRange> ranges_of(const Tensor& operand, const RankContext& cont
 void keep_updated(const Tensor& state, std::int64_t begin, std::int64_t end,
                   std::vector<OwnedRange>& ranges) {
   std::int64_t first = 0, last = elements(state.shape);
-  if (state.on_host || !state.arena) {
+  if (state.on_host || (!state.arena && end > 0)) {
     first = begin;
     last = end;
   } else if (end > 0) {

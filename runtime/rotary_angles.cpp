@@ -58,12 +58,19 @@ std::vector<double> rotary_frequencies(const RotaryParams& params, std::int64_t 
 
 RotaryAngles rotary_angles(const RotaryParams& params, const SequencePart& part, std::int64_t width,
                            double direction) {
-  const std::vector<double> frequencies = rotary_frequencies(params, width);
+  std::vector<double> frequencies;
+  if (params.rotated > 0) frequencies = rotary_frequencies(params, width);
+  const QueryGrowth& growth = params.growth;
   const double amplitude = params.scale.amplitude;
   RotaryAngles angles;
   for (std::int64_t token = 0; token < part.tokens; ++token) {
+    const std::int64_t position = part.position(token);
+    if (growth.span > 0) {
+      const auto spans = double((position + growth.ahead) / growth.span);
+      angles.growth.push_back(float(1 + growth.factor * std::log1p(spans)));
+    }
     for (const double frequency : frequencies) {
-      const double angle = double(part.position(token)) * frequency;
+      const double angle = double(position) * frequency;
       angles.cosine.push_back(float(amplitude * std::cos(angle)));
       angles.sine.push_back(float(amplitude * direction * std::sin(angle)));
     }

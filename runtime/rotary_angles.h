@@ -11,8 +11,10 @@
 namespace plimsoll {
 
 /// Cosines and sines of the rank's tokens of a sequence [tokens, width/2], times the amplitude.
+/// There are none if nothing is turned.
 struct RotaryAngles {
   std::vector<float> cosine, sine;
+  std::vector<float> growth;  ///< factors of queries [tokens]; empty: they do not grow
 };
 
 /// Returns the angle of one position for each pair of columns [width/2]:

@@ -42,6 +42,8 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"rotary_ratio", ""},     // a factor of the base
       {"rotary_width", ""},     // columns that are turned, in place of their fraction
       {"unturned_period", ""},  // the last layer of each period has no rotary embeddings
+      {"growth_factor", ""},    // of queries, by their positions
+      {"growth_span", ""},      // tokens
       {"parallel_norms", ""},   // before attention and a parallel MLP
       {"rotary_fraction", "partial_rotary_factor"},
   };
@@ -58,9 +60,9 @@ void read_keys(JsonObject object, Keys& into) {
 }
 
 void read_switches(JsonObject object, Keys& into) {
-  constexpr std::string_view kKnown[] = {"qkv_bias", "out_bias",   "mlp_bias",
-                                         "qk_norm",  "qk_l2_norm", "parallel_mlp",
-                                         "own_norm", "alibi",      "head_bias"};
+  constexpr std::string_view kKnown[] = {"qkv_bias",   "out_bias",     "mlp_bias", "qk_norm",
+                                         "qk_l2_norm", "parallel_mlp", "own_norm", "alibi",
+                                         "head_bias",  "query_growth"};
   for (const std::string& what : object.keys()) {
     if (std::ranges::find(kKnown, what) == std::end(kKnown))
       object.fail(what, "it is no switch of a model");
@@ -87,6 +89,7 @@ void read_always(JsonObject object, Job& job) {
   ActivationParams& gate = job.activation_params;
   if (object.has("gate_sharpness")) gate.sharpness = object.number("gate_sharpness", 0, 1e6);
   if (object.has("gate_offset")) gate.offset = object.number("gate_offset", -1e6, 1e6);
+  if (object.has("growth_ahead")) job.rotary.growth.ahead = object.integer("growth_ahead", 0, 1);
   if (object.has("mlp_input"))
     job.mlp_input = static_cast<MlpInput>(object.choice("mlp_input", kMlpInputs));
   object.finish();

@@ -32,6 +32,7 @@ constexpr std::string_view kKnown[] = {"count",
                                        "in_layers",
                                        "not_in_layers",
                                        "balance_loss",
+                                       "layers_balance_loss",
                                        "dense_ffn_hidden",
                                        "types"};
 
@@ -157,6 +158,15 @@ void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
   };
   factor("scale", experts.scale);
   factor("balance_loss", experts.balance_loss);
+  // The loss of all layers, which the library adds if it has the routers' logits, is a mean over
+  // tokens and not over choices (models/mixtral, load_balancing_loss_func).
+  double of_layers = 0;
+  factor("layers_balance_loss", of_layers);
+  if (known.keys.contains("layers_balance_loss") && fields.boolean("output_router_logits") &&
+      of_layers > 0) {
+    experts.balance_layers = true;
+    experts.balance_loss = of_layers * double(experts.chosen);
+  }
   if (experts.count <= 1) return;
   experts.pattern = pattern_of(layers_with_experts(fields, known, job.layers));
   job.experts = experts;

@@ -296,6 +296,10 @@ Imported read_job_of(const TextModel& source, const Architecture& model, const s
   note_defaults(fields, known, imported);
   note_keys(fields, &known, imported);
   note_left_out(fields, known, imported);
+  if (job.experts && job.experts->balance_layers)
+    imported.notes.push_back(
+        "output_router_logits: one auxiliary loss is over all layers of a micro-batch; "
+        "balance_sequences of experts states the sequences of one, and pp is 1");
   note_head(source, known, imported);
   note_masked_head(imported);
   list_unread(fields, source, imported);
@@ -370,13 +374,14 @@ Reading reading_as(const Architecture& model, const TextModel& source, const std
                    const ImportGiven& given) {
   Reading reading;
   reading.as = &model;
-  reading.plain = model.always == Job{} && model.factors.empty() && model.left_out.empty();
+  reading.plain = model.always == Job{} && model.factors.empty() && model.left_out.empty() &&
+                  model.key("growth_factor").empty();
   reading.namesake = model.name == kFamilies[std::size_t(model.family)];
   // The library's types of text towers end so.
   reading.elsewhere = model.name.ends_with("_text") && !source.is_part();
   const Json& stated = *source.object;
   for (const auto& [key, value] : model.defaults.items()) {
-    if (key == "rms_norm_eps") continue;  // it changes no shape
+    if (key == "rms_norm_eps" || key == "router_aux_loss_coef") continue;  // no shape
     const auto found = stated.find(key);
     reading.assumed += found == stated.end() ? 1 : 0;
     reading.alike += found != stated.end() && *found == value ? 1 : 0;

@@ -134,6 +134,18 @@ void read_turned_layers(ConfigFields& fields, const Architecture& known, Job& jo
   job.rotary.pattern = pattern_of(turned);
 }
 
+/// Reads how queries grow. If layers of the type may lack rotary embeddings, only those grow.
+void read_growth(ConfigFields& fields, const Architecture& known, Job& job) {
+  const std::string &factor = known.key("growth_factor"), &span = known.key("growth_span");
+  const auto on = known.switches.find("query_growth");
+  const bool off =
+      on != known.switches.end() && (!fields.has(on->second) || is_off(fields.raw(on->second)));
+  const bool nowhere = !known.key("unturned_period").empty() && job.rotary.pattern.empty();
+  if (factor.empty() || !fields.has(factor) || !fields.has(span) || off || nowhere) return;
+  const double stated = fields.number(factor, 0, 1e6);
+  if (stated > 0) job.rotary.growth = {stated, fields.size(span), known.always.rotary.growth.ahead};
+}
+
 }  // namespace
 
 void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported) {
@@ -152,6 +164,7 @@ void read_rotary(ConfigFields& fields, const Architecture& known, Imported& impo
   if (const std::string& width = known.key("rotary_width"); !width.empty() && fields.has(width))
     job.rotary.fraction = double(fields.size(width)) / double(head_width(job));
   read_turned_layers(fields, known, job);
+  read_growth(fields, known, job);
   if (!of_windows.empty() && fields.has(of_windows))
     job.rotary.window_base = fields.number(of_windows, 1, 1e12);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -161,9 +174,12 @@ void read_rotary(ConfigFields& fields, const Architecture& known, Imported& impo
     JsonObject rope(value, fields.file(), json_pointer(fields.pointer(), key));
     read_bases(fields, rope, value, job);
     read_scaling_of_layers(fields, known, key, value, rope, imported);
-    for (const auto& [name, member] : value.items())
-      if (!is_of_angles(name))
-        imported.unread.push_back(fmt::format("{}/{}", key, printable(name)));
+    for (const auto& [name, member] : value.items()) {
+      const std::string inner = fmt::format("{}/{}", key, name);
+      if (!is_of_angles(name) && !fields.is_read(inner))
+        imported.unread.push_back(printable(inner));
+      fields.mark_read(inner);
+    }
   }
   if (job.latent) job.rotary.fraction = 1;  // its sizes say how many columns are turned
 }

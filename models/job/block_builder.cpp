@@ -202,15 +202,18 @@ TensorId BlockBuilder::dropout(const std::string& name, TensorId x) {
   return y;
 }
 
+/// Turns the first parts of x if the layer turns any. Queries, which are the first one, may grow.
 TensorId BlockBuilder::rotated(TensorId x, std::int64_t parts, const std::string& name,
-                               const Attention& kind) {
+                               const Attention& kind, const QueryGrowth& growth) {
+  if (!kind.rotary && growth.span == 0) return x;
   const TensorId y = tensor(name, shape(x));
   op(OpKind::rotary, {x}, {y},
      RotaryParams{.sequence = job_.sequence,
-                  .rotated = parts,
+                  .rotated = kind.rotary ? parts : 0,
                   .width = rotary_width(job_) == shape(x).back() ? 0 : rotary_width(job_),
                   .base = kind.rotary_base,
-                  .scale = kind.rotary_scale});
+                  .scale = kind.rotary_scale,
+                  .growth = growth});
   return y;
 }
 
@@ -222,12 +225,12 @@ static std::int64_t width_of_head(const BlockBuilder::Attention& kind) {
 /// As many key and value heads as query heads: one linear layer [n,3,a,d] gives all three.
 BlockBuilder::Heads BlockBuilder::split_fused(TensorId x, const Attention& kind) {
   const std::int64_t depth = width_of_head(kind);
-  TensorId qkv = linear("qkv", x,
-                        {.out = {3, kind.heads, depth},
-                         .split_dim = 2,
-                         .bias = kind.qkv_bias,
-                         .target = AdapterTarget::qkv});
-  if (kind.rotary) qkv = rotated(qkv, 2, "rotated", kind);
+  const TensorId product = linear("qkv", x,
+                                  {.out = {3, kind.heads, depth},
+                                   .split_dim = 2,
+                                   .bias = kind.qkv_bias,
+                                   .target = AdapterTarget::qkv});
+  const TensorId qkv = rotated(product, 2, "rotated", kind, kind.growth);
   const Shape heads = {micro_batch_, kind.heads, job_.sequence, depth};
   const Heads split{tensor("q", heads), tensor("k", heads), tensor("v", heads)};
   op(OpKind::split_heads, {qkv}, {split.q, split.k, split.v},
@@ -247,10 +250,8 @@ BlockBuilder::Heads BlockBuilder::split_grouped(TensorId x, const Attention& kin
   TensorId pair = linear(
       "kv_projection", x,
       {.out = {2, kv, depth}, .split_dim = 2, .bias = kind.qkv_bias, .target = AdapterTarget::qkv});
-  if (kind.rotary) {
-    q = rotated(q, 1, "rotated", kind);
-    pair = rotated(pair, 1, "rotated_kv", kind);
-  }
+  q = rotated(q, 1, "rotated", kind, kind.growth);
+  pair = rotated(pair, 1, "rotated_kv", kind);
   const Shape keys = {micro_batch_, kv, s, depth};
   const Heads split{tensor("q", {micro_batch_, kv, kind.heads / kv * s, depth}), tensor("k", keys),
                     tensor("v", keys)};
@@ -287,7 +288,8 @@ BlockBuilder::Heads BlockBuilder::split_apart(TensorId x, const Attention& kind)
                          .target = fused ? AdapterTarget::qkv : target});
     if (target == AdapterTarget::value) return y;
     if (kind.qk_norm_epsilon) y = normed_heads(y, name, kind);
-    return kind.rotary ? rotated(y, 1, "rotated_" + name, kind) : y;
+    const bool queries = target == AdapterTarget::query;
+    return rotated(y, 1, "rotated_" + name, kind, queries ? kind.growth : QueryGrowth());
   };
   const TensorId q = part("q", kind.heads, AdapterTarget::query),
                  k = part("k", kv, AdapterTarget::key), v = part("v", kv, AdapterTarget::value);
@@ -310,7 +312,7 @@ BlockBuilder::Heads BlockBuilder::split_latent(TensorId x, const Attention& kind
   const Linear of_queries = {.out = {1, heads, width}, .split_dim = 2, .bias = false};
   TensorId q = latent.q_rank > 0 ? linear("q_up", narrow("q", latent.q_rank), of_queries)
                                  : linear("q_projection", x, of_queries);
-  q = rotated(q, 1, "rotated_q", kind);
+  q = rotated(q, 1, "rotated_q", kind, kind.growth);
   const TensorId kv_latent = narrow("kv", latent.kv_rank);
   const TensorId rope = rotated(linear("rope_key", x, {.out = {1, 1, latent.rope}, .bias = false}),
                                 1, "rotated_key", kind);

@@ -86,6 +86,7 @@ class BlockBuilder {
     double out_stddev = kInitStddev;
     double rotary_base = 10000;
     RotaryScale rotary_scale = {};
+    QueryGrowth growth = {};
     std::int64_t window = 0;  ///< as in AttentionParams
     bool chunks = false;
     double score_cap = 0;          ///< of scores; 0: none
@@ -112,7 +113,8 @@ class BlockBuilder {
   Heads split_apart(TensorId x, const Attention& kind);
   Heads split_latent(TensorId x, const Attention& kind);
   TensorId normed_heads(TensorId x, const std::string& name, const Attention& kind);
-  TensorId rotated(TensorId x, std::int64_t parts, const std::string& name, const Attention& kind);
+  TensorId rotated(TensorId x, std::int64_t parts, const std::string& name, const Attention& kind,
+                   const QueryGrowth& growth = {});
   /// Adds heads [b,heads,rows,d] of a value [n,1,heads,d].
   TensorId heads_of(TensorId x, const std::string& name, const Shape& shape);
   DropoutParams next_dropout(double rate);

@@ -8,6 +8,8 @@
 //   2.1.2); groups by their best expert: DeepSeek-V2 (arXiv 2405.04434, section 2.2.2)
 // a bias for choosing, which steps move against the load: Wang et al. 2024 (arXiv 2408.15664)
 // weights that are not normalised: Qwen2-57B-A14B (arXiv 2407.10671, section 2.2.2)
+// one auxiliary loss over all layers: each adds its choices to a sum of the micro-batch, which
+//   backward of every layer reads, when forward of all is over (transformers, models/mixtral)
 // biases of experts and router: GPT-OSS (arXiv 2508.10925, section 2.1)
 // a sigmoid gate of the shared MLP: Qwen2-57B-A14B (transformers, models/qwen2_moe)
 // weights that multiply what experts read: Llama 4 (transformers, models/llama4)
@@ -35,6 +37,14 @@ namespace {
 struct Choices {
   TensorId weights, rows, ends;  ///< [n,k], [n,k], [e]
 };
+
+/// Returns the layers with experts, those of MTP modules among them.
+std::int64_t expert_layers(const Job& job) {
+  const bool in_modules = job.mtp && has_experts(job, job.layers - 1);
+  std::int64_t count = in_modules ? job.mtp->depths : 0;
+  for (std::int64_t layer = 0; layer < job.layers; ++layer) count += has_experts(job, layer);
+  return count;
+}
 
 /// `most_rows` is the number of rows at all experts.
 Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int64_t most_rows) {
@@ -76,13 +86,20 @@ Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int6
   if (has_losses) {
     const double sequences = double(job.global_batch);
     const double losses = sequences / double(experts.balance_sequences);
+    BalanceParams balance{.sequence = s,
+                          .sequences = experts.balance_sequences,
+                          .sigmoid = sigmoid,
+                          .balance_weight = experts.balance_loss / losses,
+                          .z_weight = experts.z_loss / (sequences * double(s))};
+    if (experts.balance_layers) {  // those of a micro-batch are as one sequence
+      const TensorId of_layers = block.state("layer_choices", {1, experts.count});
+      block.op(OpKind::bias_gradient, {counts}, {of_layers});
+      counts = of_layers;
+      balance.sequence = expert_layers(job) * n;
+      balance.sequences = 1;
+    }
     const TensorId balanced = block.tensor("balanced", {n, experts.chosen});
-    block.op(OpKind::balance_experts, {weights, logits, counts}, {balanced},
-             BalanceParams{.sequence = s,
-                           .sequences = experts.balance_sequences,
-                           .sigmoid = sigmoid,
-                           .balance_weight = experts.balance_loss / losses,
-                           .z_weight = experts.z_loss / (sequences * double(s))});
+    block.op(OpKind::balance_experts, {weights, logits, counts}, {balanced}, balance);
     weights = balanced;
   }
   return {weights, rows, ends};

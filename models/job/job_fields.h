@@ -39,6 +39,12 @@ inline constexpr auto kRotaryScale = [](auto& fields, auto& scale) {
   fields.unless(1, "amplitude", scale.amplitude, {kLeastFactor, kMostFactor});
 };
 
+inline constexpr auto kQueryGrowth = [](auto& fields, auto& growth) {
+  fields.required("factor", growth.factor, {kLeastFactor, kMostFactor});
+  fields.required("span", growth.span, {1, kMostSequence});
+  fields.optional("ahead", growth.ahead, {0, kMostSequence});
+};
+
 inline constexpr auto kAttention = [](auto& fields, auto& job) {
   fields.optional("head_size", job.head_size, {1, kMostHeadSize});
   fields.defaulted("qkv_bias", job.qkv_bias);
@@ -63,6 +69,7 @@ inline constexpr auto kAttention = [](auto& fields, auto& job) {
   fields.unless(1, "rotary_fraction", job.rotary.fraction, {0, 1});
   fields.optional("rotary_pattern", job.rotary.pattern);
   fields.unless(RotaryScale(), "rotary_scaling", job.rotary.scale, kRotaryScale);
+  fields.unless(QueryGrowth(), "query_growth", job.rotary.growth, kQueryGrowth);
   fields.optional("learned_positions", job.learned_positions);
   fields.optional("attention_gate", job.attention_gate);
   fields.unless(1, "embedding_factor", job.factors.embedding, {kLeastFactor, kMostFactor});
@@ -100,6 +107,7 @@ inline constexpr auto kExperts = [](auto& fields, auto& experts) {
   fields.optional("drop_overflow", experts.drop_overflow);
   fields.optional("balance_loss", experts.balance_loss, {0, kMostFactor});
   fields.unless(1, "balance_sequences", experts.balance_sequences, {1, kMostBatch});
+  fields.optional("balance_layers", experts.balance_layers);
   fields.optional("z_loss", experts.z_loss, {0, kMostFactor});
   fields.optional("selection_bias", experts.selection_bias, {0, kMostFactor});
 };

@@ -110,6 +110,7 @@ void check_unturned(const Job& job, const std::string& file) {
   without(job.rotary.base != Rotary().base, "/rotary_base");
   without(!job.rotary.pattern.empty(), "/rotary_pattern");
   without(job.rotary.scale != RotaryScale(), "/rotary_scaling");
+  without(job.rotary.growth != QueryGrowth(), "/query_growth");
   if (job.alibi && job.learned_positions)
     refuse(file, "/learned_positions", "a job has either these or alibi");
   if (job.learned_positions && job.mtp)
@@ -224,6 +225,8 @@ void check_experts(const Job& job, const std::string& file) {
       {!experts.shared_gate || experts.shared_ffn_hidden > 0, "/experts/shared_gate",
        "it is of a shared MLP, and shared_ffn_hidden is 0"},
       {experts.balance_sequences == 1 || experts.balance_loss > 0, "/experts/balance_sequences",
+       "it is of an auxiliary loss, and balance_loss is 0"},
+      {!experts.balance_layers || experts.balance_loss > 0, "/experts/balance_layers",
        "it is of an auxiliary loss, and balance_loss is 0"},
       {job.global_batch % experts.balance_sequences == 0, "/experts/balance_sequences",
        fmt::format("found {}; it must divide the global batch of {}", experts.balance_sequences,

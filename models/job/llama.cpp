@@ -15,7 +15,7 @@
 // a window in some layers: Gemma 2 (section 2), with other angles there: Gemma 3 (arXiv 2503.19786,
 //   section 2)
 // sinks: GPT-OSS (arXiv 2508.10925, section 2.2)
-// norms of queries and keys without weights: Llama 4
+// norms of queries and keys without weights, queries that grow in layers that turn nothing: Llama 4
 // ALiBi (arXiv 2108.12409) and a norm behind the embedding: BLOOM (arXiv 2211.05100, section 3.2)
 // latent attention: DeepSeek-V2 (arXiv 2405.04434, section 2.1)
 //
@@ -75,6 +75,17 @@ TensorId branch(BlockBuilder& block, const Job& job, const std::string& norm_nam
   return block.multiply(norm_name + ".scaled", y, job.factors.branch);
 }
 
+/// Returns how queries of a layer grow. Where no position of a sequence reaches a span, they do
+/// not.
+QueryGrowth growth_in(const Job& job, const LayerForm& form) {
+  const QueryGrowth& growth = job.rotary.growth;
+  bool all_turned = true;
+  for (std::int64_t layer = 0; layer < job.layers; ++layer)
+    all_turned = all_turned && has_rotary(job, layer);
+  const bool grows = form.turned == all_turned && job.sequence - 1 + growth.ahead >= growth.span;
+  return grows ? growth : QueryGrowth();
+}
+
 Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, TensorId x,
                 double out_stddev) {
   const TensorId read = job.norm_place == NormPlace::after ? x : norm(block, job, "norm1", x);
@@ -94,6 +105,7 @@ Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, Tens
                                   .out_stddev = out_stddev,
                                   .rotary_base = job.rotary.base,
                                   .rotary_scale = job.rotary.scale,
+                                  .growth = growth_in(job, form),
                                   .window = form.windowed ? job.window : 0,
                                   .chunks = job.window_chunks,
                                   .score_cap = job.score_cap,

@@ -125,7 +125,7 @@ std::optional<RoutineBuilder::CrossingPlace> RoutineBuilder::crossing_place(Tens
     return crossing_place(other->second);
   const Tensor& tensor = graph_.at(global);
   if (tensor.role == TensorRole::scalar && tensor.block)
-    return CrossingPlace{is_counted(global) ? SlotKind::expert_load : SlotKind::selection_bias, {}};
+    return CrossingPlace{state_slot(global), {}};
   if (tensor.role == TensorRole::scalar) {
     return CrossingPlace{SlotKind::scalars, tensor.element.value_or(0) * bytes_of(tensor.dtype)};
   }
@@ -209,10 +209,14 @@ SlotKind RoutineBuilder::arena_slot(TensorId global) const {
                 : of(SlotKind::first_moment_arena, SlotKind::host_first_moment_arena);
 }
 
-bool RoutineBuilder::is_counted(TensorId global) const {
-  return std::ranges::any_of(graph_.ops, [&](const Op& op) {
-    return op.kind == OpKind::count_choices && op.outputs[0] == global;
-  });
+/// Returns the slot of a router's state, by the op that adds to it, if there is one.
+SlotKind RoutineBuilder::state_slot(TensorId global) const {
+  for (const Op& op : graph_.ops) {
+    if (op.outputs[0] != global) continue;
+    if (op.kind == OpKind::count_choices) return SlotKind::expert_load;
+    if (op.kind == OpKind::bias_gradient) return SlotKind::layer_choices;
+  }
+  return SlotKind::selection_bias;
 }
 
 /// Returns the slot of an arena that exists during the update only, by the op that writes it.

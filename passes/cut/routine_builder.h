@@ -64,7 +64,7 @@ class RoutineBuilder {
   CrossingPlace place_in_bundle(TensorId global) const;
   CrossingPlace place_of_frozen(TensorId global) const;
   SlotKind arena_slot(TensorId global) const;
-  bool is_counted(TensorId global) const;
+  SlotKind state_slot(TensorId global) const;
   SlotKind list_slot(TensorId global) const;
   std::size_t bundle_entry(TensorId parameter) const;
   std::vector<TensorId> weight_copies() const;

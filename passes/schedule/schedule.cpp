@@ -98,6 +98,7 @@ class StageScheduler : StageCalls {
     weight_copies_.add_buffer();
     selection_.add_buffers();
     updates_.begin_step();
+    selection_.begin_step();
     const std::vector<Action> actions =
         borders_.numbered(stage_order(context_.strategy, layout_.stage, program_.micro_batches));
     make_room(actions.size());
@@ -203,7 +204,8 @@ class StageScheduler : StageCalls {
         return {arenas_.scalars, {}, {}};
       case SlotKind::selection_bias:
       case SlotKind::expert_load:
-        return selection_.binding(slot.kind, use.instance);
+      case SlotKind::layer_choices:
+        return selection_.binding(slot.kind, use.instance, use.action.micro_batch);
       default:
         INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is bound by the schedule");
     }

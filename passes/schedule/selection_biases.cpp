@@ -9,16 +9,33 @@ void SelectionBiases::add_instance(const Routine& forward) {
   offsets_.push_back(bytes_);
   for (const Slot& slot : forward.slots) {
     if (slot.kind == SlotKind::selection_bias) bytes_ += slot.bytes;
+    if (slot.kind == SlotKind::layer_choices) of_layers_ = slot.bytes;
   }
 }
 
 void SelectionBiases::add_buffers() {
+  if (of_layers_ > Bytes(0))
+    layer_choices_ = build_.add_persistent("layer_choices", TensorRole::scalar,
+                                           build_.program.micro_batches * of_layers_);
   if (bytes_ == Bytes(0)) return;
   biases_ = build_.add_persistent("selection_biases", TensorRole::parameter, bytes_);
   loads_ = build_.add_persistent("expert_loads", TensorRole::gradient, bytes_);
 }
 
-Binding SelectionBiases::binding(SlotKind kind, std::size_t instance) const {
+void SelectionBiases::begin_step() {
+  if (of_layers_ == Bytes(0)) return;
+  RangeRoutine zero("zero_layer_choices", OpKind::fill, FillParams{0});
+  zero.routine.phase = zero.routine.ops[0].phase = Phase::forward;
+  const Bytes all = build_.program.micro_batches * of_layers_;
+  zero.routine.ops[0].outputs = {zero.range("layer_choices", SlotKind::layer_choices,
+                                            all.count() / bytes_of(DType::f32).count(),
+                                            DType::f32)};
+  build_.add_call(build_.add_routine(zero.routine), {}, {}, {{layer_choices_, {}, {}}}, {});
+}
+
+Binding SelectionBiases::binding(SlotKind kind, std::size_t instance,
+                                 std::int64_t micro_batch) const {
+  if (kind == SlotKind::layer_choices) return {layer_choices_, micro_batch * of_layers_, {}};
   return {kind == SlotKind::expert_load ? loads_ : biases_, offsets_.at(instance), {}};
 }
 

@@ -1,5 +1,5 @@
 // Routers' selection biases and the load of their experts are kept from step to step, and moved
-// once in each.
+// once in each. Choices of all layers together are kept for a step.
 #pragma once
 
 #include <vector>
@@ -20,8 +20,11 @@ class SelectionBiases : StageCalls {
   void add_instance(const Routine& forward);
   /// Adds the buffers, once all instances are known.
   void add_buffers();
-  /// Returns the memory of a slot of an instance.
-  Binding binding(SlotKind kind, std::size_t instance) const;
+  /// Returns the memory of a slot of an instance. The layers of a micro-batch share that of their
+  /// choices.
+  Binding binding(SlotKind kind, std::size_t instance, std::int64_t micro_batch) const;
+  /// Zeroes the choices of all micro-batches. To be called before forward.
+  void begin_step();
   /// Sums the step's loads and moves the biases. To be called when all forward calls are issued.
   void end_step();
 
@@ -30,7 +33,8 @@ class SelectionBiases : StageCalls {
 
   std::vector<Bytes> offsets_;  ///< by instance
   Bytes bytes_;                 ///< of all
-  BufferId biases_, loads_;
+  Bytes of_layers_;             ///< the choices of a micro-batch
+  BufferId biases_, loads_, layer_choices_;
 };
 
 }  // namespace plimsoll

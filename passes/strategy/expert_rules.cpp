@@ -95,6 +95,13 @@ Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
         fmt::format("micro_batch {} is no multiple of the {} sequences of an auxiliary loss",
                     strategy.micro_batch, experts.balance_sequences));
   }
+  if (experts.balance_layers && strategy.micro_batch != experts.balance_sequences) {
+    return Verdict::no(fmt::format(
+        "micro_batch {}: with balance_layers it is the {} sequences of an auxiliary loss",
+        strategy.micro_batch, experts.balance_sequences));
+  }
+  if (experts.balance_layers && strategy.pp > 1)
+    return Verdict::no("balance_layers: a stage lacks the choices of layers on other stages");
   if (Verdict verdict = grid_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = pairs_are_legal(strategy); !verdict) return verdict;
   const std::int64_t split = experts_apart(strategy) ? 1 : strategy.mp;

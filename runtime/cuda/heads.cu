@@ -70,10 +70,12 @@ void launch_exchange(const CudaDevice& device, const Heads& shape, std::byte* to
 
 /// RotaryAngles in the GPU's memory: made when the kernel is prepared.
 struct DeviceAngles {
-  DeviceMemory cosine, sine;
+  DeviceMemory cosine, sine, growth;
 
   explicit DeviceAngles(const RotaryAngles& angles)
-      : cosine(upload_values(angles.cosine)), sine(upload_values(angles.sine)) {}
+      : cosine(upload_values(angles.cosine)),
+        sine(upload_values(angles.sine)),
+        growth(upload_values(angles.growth)) {}
 };
 
 struct RotaryShape {
@@ -82,10 +84,11 @@ struct RotaryShape {
   std::int64_t depth;        ///< of a head
   std::int64_t half;         ///< of the columns of a head that are turned
   std::int64_t sequence;
+  std::int64_t grown;     ///< leading elements of a row, which are multiplied by the token's growth
   SequencePart part;      ///< of the positions of a rank's tokens
   ExampleTable examples;  ///< positions count from the first token of one
-  /// Returns the row of angles of a token.
-  __device__ std::int64_t angles(std::int64_t row) const {
+  /// Returns the place of a token's angles and growth in their tables.
+  __device__ std::int64_t place(std::int64_t row) const {
     if (!examples.reads()) return row % sequence;
     const std::int64_t position = examples.position(part, row / sequence, row % sequence);
     return position - examples.begin(row / sequence, position);
@@ -95,13 +98,16 @@ struct RotaryShape {
 /// Elements i and i + half of a head are turned by position * base^(-i/half) (Su et al. 2021, arXiv
 /// 2104.09864; the pairing of GPT-NeoX). Blocks walk over rows; a thread rotates pairs of packs.
 template <int kCount, class T>
-__global__ void turn(RotaryShape shape, const float* cosine, const float* sine, const T* x, T* y) {
+__global__ void turn(RotaryShape shape, const float* cosine, const float* sine, const float* growth,
+                     const T* x, T* y) {
   const std::int64_t packs = shape.half / kCount, pairs = shape.turned / shape.depth * packs;
   const std::int64_t kept = shape.depth - 2 * shape.half;
   for (std::int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
-    const std::int64_t angles = shape.angles(row) * shape.half;
+    const std::int64_t place = shape.place(row), angles = place * shape.half;
     const T* from = x + row * shape.width;
     T* to = y + row * shape.width;
+    const float growing = shape.grown > 0 ? growth[place] : 1;
+    const auto factor_at = [&](std::int64_t at) { return at < shape.grown ? growing : 1; };
     for (std::int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
       const std::int64_t head = i / packs, within = i % packs * kCount;
       const std::int64_t at = head * shape.depth + within;
@@ -112,20 +118,20 @@ __global__ void turn(RotaryShape shape, const float* cosine, const float* sine, 
       load(sine + angles + within, s);
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
-        const float a = first[j], b = second[j];
-        first[j] = a * c[j] - b * s[j];
-        second[j] = b * c[j] + a * s[j];
+        const float a = first[j], b = second[j], factor = factor_at(at);
+        first[j] = (a * c[j] - b * s[j]) * factor;
+        second[j] = (b * c[j] + a * s[j]) * factor;
       }
       store(to + at, first);
       store(to + at + shape.half, second);
     }
-    if (from == to) continue;
-    for (std::int64_t i = threadIdx.x; i < shape.turned / shape.depth * kept; i += blockDim.x) {
-      const std::int64_t at = i / kept * shape.depth + 2 * shape.half + i % kept;
-      to[at] = from[at];
-    }
-    for (std::int64_t i = shape.turned + threadIdx.x; i < shape.width; i += blockDim.x)
-      to[i] = from[i];
+    if (from == to && shape.grown == 0) continue;
+    const auto keep = [&](std::int64_t at) {
+      to[at] = from_float<T>(to_float(from[at]) * factor_at(at));
+    };
+    for (std::int64_t i = threadIdx.x; i < shape.turned / shape.depth * kept; i += blockDim.x)
+      keep(i / kept * shape.depth + 2 * shape.half + i % kept);
+    for (std::int64_t i = shape.turned + threadIdx.x; i < shape.width; i += blockDim.x) keep(i);
   }
 }
 
@@ -162,11 +168,18 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
   const auto& params = request.params<RotaryParams>();
   const Shape& x = request.input(0).shape;  // [n, parts, heads, d]
   const std::int64_t of_head = params.width == 0 ? x[3] : params.width;
+  const std::int64_t grown = params.growth.span > 0 ? x[2] * x[3] : 0;
   const SequencePart part = own_tokens(request.context, params.sequence);
   const SequencePart whole{.tokens = part.tokens * part.ranks};
-  const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3],
-                          x[3], of_head / 2,        params.sequence,
-                          part, device.examples};
+  const RotaryShape shape{x[0],
+                          x[1] * x[2] * x[3],
+                          params.rotated * x[2] * x[3],
+                          x[3],
+                          of_head / 2,
+                          params.sequence,
+                          grown,
+                          part,
+                          device.examples};
   const auto angles = std::make_shared<const DeviceAngles>(
       rotary_angles(params, shape.examples.reads() ? whole : part, of_head, direction));
   return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
@@ -176,10 +189,11 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
     const bool wide = aligned({from, to}, shape.half * std::int64_t(sizeof(T))) &&
                       shape.depth * std::int64_t(sizeof(T)) % 16 == 0;
     const std::int64_t pairs = shape.turned / shape.depth * shape.half / (wide ? kPack<T> : 1);
-    const int threads = int(std::clamp<std::int64_t>((pairs + 31) / 32 * 32, 32, kThreads));
+    const std::int64_t work = shape.turned > 0 ? pairs : shape.grown;
+    const int threads = int(std::clamp<std::int64_t>((work + 31) / 32 * 32, 32, kThreads));
     launch(device.stream, blocks_for(device, shape.rows * threads, threads), threads, 0,
            wide ? turn<kPack<T>, T> : turn<1, T>, shape, angles->cosine.as<const float>(),
-           angles->sine.as<const float>(), from, to);
+           angles->sine.as<const float>(), angles->growth.as<const float>(), from, to);
   });
 }
 

@@ -225,8 +225,9 @@ class RoutineReader {
     const std::size_t place = storage_[op.inputs[0].index()];
     const Tensor& product = routine_.tensors[place];
     TensorStorage copy = result_.storages[*storages[place]];
-    copy.bytes = Bytes(bytes_of(product).count() / product.shape[1] *
-                       std::get<RotaryParams>(op.params).rotated);
+    const auto& params = std::get<RotaryParams>(op.params);
+    const std::int64_t parts = std::max<std::int64_t>(params.rotated, params.growth.span > 0);
+    copy.bytes = Bytes(bytes_of(product).count() / product.shape[1] * parts);
     copy.is_copy = true;
     copy.name = names_.of(product.name + ".turned");
     const std::uint32_t made = push(copy);

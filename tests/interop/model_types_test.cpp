@@ -264,7 +264,26 @@ TEST(ModelTypes, NamesWhatAModelComputesAndAJobLeavesOut) {
   EXPECT_TRUE(has(notes(R"({"no_rope_layers": [1, 0]})", "llama"), "lack rotary embeddings"));
   EXPECT_TRUE(has(notes(R"({"rope_scaling": {"rope_type": "longrope", "factor": 4}})", "llama"),
                   "rope_scaling longrope: a job cannot state these angles"));
-  EXPECT_TRUE(has(notes(R"({"router_aux_loss_coef": 0.01})", "mixtral"), "router_aux_loss_coef"));
+  EXPECT_TRUE(has(notes(R"({"router_aux_loss_coef": 0.01})", "phimoe"), "router_aux_loss_coef"));
+}
+
+// transformers, models/mixtral: the loss is added if the model returns its routers' logits.
+TEST(ModelTypes, RoutersMayHaveOneLossOverAllLayers) {
+  const auto read = [](const std::string& changes) {
+    return read_config(R"({"num_experts_per_tok": 2, "router_aux_loss_coef": 0.02)" + changes + "}",
+                       "mixtral");
+  };
+  const Imported on = read(R"(, "output_router_logits": true)");
+  EXPECT_TRUE(on.job->experts->balance_layers);
+  EXPECT_EQ(on.job->experts->balance_loss, 0.04);
+  EXPECT_TRUE(has(on.notes, "balance_sequences"));
+  for (const char* off : {"", R"(, "output_router_logits": false)"}) {
+    const Imported without = read(off);
+    EXPECT_FALSE(without.job->experts->balance_layers);
+    EXPECT_EQ(without.job->experts->balance_loss, 0);
+    EXPECT_FALSE(has(without.notes, "router_aux_loss_coef"));
+    EXPECT_FALSE(has(without.unread, "output_router_logits"));
+  }
 }
 
 TEST(ModelTypes, ActivationsNormsAndBiasesAreStated) {
@@ -345,6 +364,33 @@ TEST(ModelTypes, AnglesAreScaledAsStated) {
   const Job v3 = *read_config(deepseek, "deepseek_v3").job;
   EXPECT_EQ(v3.rotary.scale.amplitude, 1);
   EXPECT_NEAR(v3.factors.scores, std::pow(0.1 * std::log(40.0) + 1, 2), 1e-12);
+}
+
+// By hand from the models' code.
+TEST(ModelTypes, QueriesGrowAsStated) {
+  const auto growth = [](const std::string& changes, const char* type) {
+    const Imported read = read_config(changes, type);
+    EXPECT_EQ(std::ranges::count_if(read.unread,
+                                    [](const std::string& key) {
+                                      return key.find("scal") != key.npos ||
+                                             key.find("attn") != key.npos;
+                                    }),
+              0);
+    return read.job->rotary.growth;
+  };
+  const std::string layers = R"({"num_hidden_layers": 8, "num_key_value_heads": 4,
+      "num_local_experts": 4, "attn_temperature_tuning": )";
+  EXPECT_EQ(growth(layers + "4}", "llama4"), (QueryGrowth{0.1, 8192, 1}));
+  EXPECT_EQ(growth(layers + R"(true, "attn_scale": 0.2, "floor_scale": 64})", "llama4"),
+            (QueryGrowth{0.2, 64, 1}));
+  EXPECT_EQ(growth(layers + R"(false, "attn_scale": 0.2})", "llama4"), QueryGrowth());
+  EXPECT_EQ(growth(layers + R"(true, "no_rope_layer_interval": 9})", "llama4"), QueryGrowth());
+  const std::string rope = R"({"rope_parameters": {"rope_type": "default", "rope_theta": 1e6,
+      "original_max_position_embeddings": 4096, "llama_4_scaling_beta": )";
+  EXPECT_EQ(growth(rope + "0.3}}", "ministral3"), (QueryGrowth{0.3, 4096, 0}));
+  EXPECT_EQ(growth(rope + "0}}", "ministral3"), QueryGrowth());
+  const std::vector<std::string> other = read_config(rope + "0.3}}", "llama").unread;
+  EXPECT_EQ(std::ranges::count(other, "rope_parameters/llama_4_scaling_beta"), 1);
 }
 
 TEST(ModelTypes, SomeLayersHaveNoRotaryEmbeddings) {

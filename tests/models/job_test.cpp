@@ -249,8 +249,13 @@ TEST(Job, FieldsOfExpertsHaveTheirParameters) {
   Job job = read_job("dbrx");
   job.experts->balance_sequences = 3;
   EXPECT_TRUE(states(refusal(job), {"/experts/balance_sequences", "found 3", "1024"}));
+  job.experts->balance_layers = true;
+  job.experts->balance_sequences = 4;
+  EXPECT_TRUE(parse_job(job_text(job), "job").experts->balance_layers);
   job.experts->balance_loss = 0;
   EXPECT_TRUE(states(refusal(job), {"/experts/balance_sequences", "balance_loss is 0"}));
+  job.experts->balance_sequences = 1;
+  EXPECT_TRUE(states(refusal(job), {"/experts/balance_layers", "balance_loss is 0"}));
 }
 
 TEST(Job, KeysOfAttentionAndNormsThatExcludeEachOther) {

@@ -193,7 +193,7 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"bundled", "offload_optimizer_percent=40,overlap_offload=true", ""},
       {"bundled", "paged_states=true", ""},
       {"huggingface-fsdp", "paged_states=true", ""},
-      {"pytorch-fsdp", "paged_states=true", "paged_states is true"},
+      {"pytorch-fsdp", "paged_states=true", "paged_states"},
       {"bundled", "sharding_degree=2,moment_type=fp8", "moment_type is fp8"},
       {"bundled", "pp=2,offload_activations_percent=40,offload_activations_layers=1", ""},
       {"bundled", "recompute=full,offload_activations_percent=100", ""},

@@ -115,6 +115,7 @@ void draw_layers_more(Job& job) {
     return;
   }
   if (!job.latent && random() % 3 == 0) job.rotary.pattern = {true, false};
+  if (job.seed % 3 == 0) job.rotary.growth = {.factor = 0.5, .span = 5, .ahead = job.seed % 2};
   RotaryScale& scale = job.rotary.scale;
   scale.kind = one_of(random, {RotaryScaling::none, RotaryScaling::linear, RotaryScaling::llama3,
                                RotaryScaling::yarn});

@@ -430,6 +430,16 @@ void draw_release(Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
+/// Some of the draws with an auxiliary loss and without a pipeline have one over all layers.
+void draw_layer_balance(Draw& drawn) {
+  Random random(drawn.seed + 20480);
+  if (!drawn.job.experts || drawn.job.experts->balance_loss == 0 || coin(random)) return;
+  const Draw before = drawn;
+  drawn.job.experts->balance_layers = true;
+  drawn.job.experts->balance_sequences = drawn.strategy.micro_batch;
+  if (!is_legal(drawn)) drawn = before;
+}
+
 }  // namespace
 
 Draw draw(std::uint64_t seed) {
@@ -445,6 +455,7 @@ Draw draw(std::uint64_t seed) {
   draw_loss_chunks(drawn);
   draw_release(drawn);
   draw_host_updates(drawn);
+  draw_layer_balance(drawn);
   return drawn;
 }
 
@@ -457,7 +468,8 @@ Draw draw_for(const Job& job, std::uint64_t seed) {
 
 Strategy serial(const Job& job) {
   Strategy strategy;
-  strategy.micro_batch = job.global_batch;
+  const bool of_micro_batches = job.experts && job.experts->balance_layers;
+  strategy.micro_batch = of_micro_batches ? job.experts->balance_sequences : job.global_batch;
   if (job.optimizer.kind == OptimizerKind::muon) strategy.optimizer.flatten = Flatten::none;
   return strategy;
 }

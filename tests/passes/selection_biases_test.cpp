@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "passes/pipeline.h"
 
@@ -69,6 +71,49 @@ TEST(SelectionBiases, AStageKeepsTwoNumbersForEachExpertAndMovesThemOnce) {
   const Program program = lowered_biases("mp=1", without)[0];
   EXPECT_EQ(std::ranges::find(program.buffers, "expert_loads", &Buffer::name),
             program.buffers.end());
+}
+
+/// Returns where calls of a phase have the choices of all layers, by micro-batch.
+std::vector<std::set<std::int64_t>> layer_choices(const Program& program, Phase phase) {
+  std::vector<std::set<std::int64_t>> places(std::size_t(program.micro_batches));
+  for (const Call& call : program.calls) {
+    const Routine& routine = program.at(call.routine);
+    for (std::size_t i = 0; call.micro_batch && i < routine.slots.size(); ++i) {
+      if (routine.slots[i].kind != SlotKind::layer_choices || routine.phase != phase) continue;
+      EXPECT_EQ(program.at(call.bindings[i].buffer).name, "layer_choices");
+      places[std::size_t(*call.micro_batch)].insert(call.bindings[i].offset.count());
+    }
+  }
+  return places;
+}
+
+TEST(SelectionBiases, LayersOfAMicroBatchShareTheSumOfTheirChoices) {
+  Job job = biased_job();
+  job.experts->balance_loss = 0.1;
+  job.experts->balance_layers = true;
+  job.experts->balance_sequences = 2;
+  for (const char* fields : {"micro_batch=2,recompute=full", "micro_batch=2,schedule=gpipe"}) {
+    const Program program = lowered_biases(fields, job)[0];
+    const auto buffer = std::ranges::find(program.buffers, "layer_choices", &Buffer::name);
+    ASSERT_NE(buffer, program.buffers.end());
+    EXPECT_EQ(buffer->bytes, Bytes(program.micro_batches * 4 * job.experts->count));
+    const auto written = layer_choices(program, Phase::forward);
+    EXPECT_EQ(written, layer_choices(program, Phase::backward));
+    ASSERT_GT(written.size(), 1u);
+    for (std::size_t i = 0; i < written.size(); ++i)
+      EXPECT_EQ(written[i], std::set{std::int64_t(i) * 4 * job.experts->count});
+    const auto zeroes = std::ranges::count_if(program.calls, [&](const Call& call) {
+      return program.at(call.routine).name == "zero_layer_choices";
+    });
+    EXPECT_EQ(zeroes, 1);
+    // Recompute repeats routers and adds no choices again.
+    std::int64_t sums = 0;
+    for (const Call& call : program.calls) {
+      for (const Op& op : program.at(call.routine).ops)
+        sums += op.kind == OpKind::bias_gradient && op.phase != Phase::backward;
+    }
+    EXPECT_EQ(sums, count_of(program, OpKind::route, Phase::forward));
+  }
 }
 
 TEST(SelectionBiases, MoveAgainstTheMeanOfTheGlobalBatch) {

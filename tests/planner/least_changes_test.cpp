@@ -182,6 +182,27 @@ TEST(LeastChanges, GradientsThatBackwardFreesAreNamed) {
   EXPECT_EQ(line_with(changes_of(clips), "release_gradients"), "");
 }
 
+TEST(LeastChanges, PagedStatesAreNamedWhereTheHostHasItsOwnMemory) {
+  const auto request = [](Bytes memory, DeviceKind kind, Fixed fixed = {}) {
+    fixed.insert(fixed.end(), {{"mp", "1"}, {"pp", "1"}, {"cp", "1"}, {"micro_batch", "1"}});
+    Cluster cluster = cluster_of(memory);
+    cluster.device.kind = kind;
+    const Framework framework = framework_by_name("bundled-cuda");
+    Job job = nano_job();
+    job.vocab = 8192;  // so that weights take most
+    SearchRequest changed{Target(job, CostModel(cluster, std::nullopt, framework), 1)};
+    changed.constraints.fixed = std::move(fixed);
+    changed.time_limit = Seconds(600);
+    return changed;
+  };
+  const Bytes all = small_cluster().device.memory;
+  const Bytes kept = least_need(request(all, DeviceKind::gpu)),
+              paged = least_need(request(all, DeviceKind::gpu, {{"paged_states", "true"}}));
+  ASSERT_LT(paged, kept);
+  const std::string line = line_with(changes_of(request(paged, DeviceKind::gpu)), "paged_states");
+  EXPECT_TRUE(line.starts_with("with --fix paged_states=true")) << line;
+}
+
 TEST(LeastChanges, WhatThereIsNoTimeForIsSaid) {
   const Cluster cluster = cluster_of(Bytes(100'000));
   SearchRequest request = request_of(1, {{"micro_batch", "1"}}, cluster);

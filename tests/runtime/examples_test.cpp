@@ -72,14 +72,15 @@ TEST_P(Packed, TrainAsSingleSequencesDo) {
 }
 
 std::vector<std::pair<const char*, Job>> packed_jobs() {
-  Job windowed = llama(), chunks = llama(), alibi = llama(), mtp = llama();
+  Job windowed = llama(), chunks = llama(), alibi = llama(), mtp = llama(), growth = llama();
+  growth.rotary.growth = {0.5, 3, 1};
   windowed.window = 5;
   chunks.window = 5;
   chunks.window_chunks = true;
   alibi.alibi = alibi.sinks = true;
   mtp.mtp = MultiToken{2, 0.5};
-  return {{"gpt", gpt()},     {"llama", llama()}, {"window", windowed},
-          {"chunks", chunks}, {"alibi", alibi},   {"mtp", mtp}};
+  return {{"gpt", gpt()},   {"llama", llama()}, {"window", windowed}, {"chunks", chunks},
+          {"alibi", alibi}, {"mtp", mtp},       {"growth", growth}};
 }
 INSTANTIATE_TEST_SUITE_P(Jobs, Packed, testing::ValuesIn(packed_jobs()),
                          [](const auto& info) { return std::string(info.param.first); });

@@ -10,6 +10,7 @@
 #include "runtime/command/train.h"
 #include "tests/runtime/hand_built.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/one_rank.h"
 
 namespace plimsoll {
 namespace {
@@ -197,6 +198,7 @@ TEST(Llama, DescendantsTrainTheSameModel) {
   Job deepseek = family_job("llama-nano", 0.1);
   deepseek.kv_heads = deepseek.heads;
   deepseek.latent = Latent{12, 10, 6, 4, 8};
+  deepseek.rotary.growth = {0.5, 4};
   Job lite = deepseek;  // queries without a latent
   lite.latent->q_rank = 0;
   Job gemma2 = gemma;  // windows in some layers, with other angles
@@ -218,6 +220,7 @@ TEST(Llama, DescendantsTrainTheSameModel) {
   next.attention_gate = true;
   next.rotary.pattern = {true, false};
   next.rotary.scale = {RotaryScaling::llama3, 8, 16, 1, 4};
+  next.rotary.growth = {0.5, 3, 1};
   Job code = family_job("llama-nano", 0.1);
   code.learned_positions = true;
   code.activation = Activation::geglu;
@@ -234,6 +237,30 @@ TEST(Llama, DescendantsTrainTheSameModel) {
       expect_same_training(serial, expected, programs, found);
     }
   }
+}
+
+// Positions are those in whole sequences.
+TEST(Llama, QueriesGrowAlikeOnRanksThatShareSequences) {
+  Job job = family_job("llama-nano", 0);
+  job.rotary.growth = {0.5, 3, 1};
+  Job some = job;  // in layers that turn nothing
+  some.kv_heads = some.heads;
+  some.rotary.pattern = {true, false};
+  for (const Job& grown : {job, some}) {
+    for (const char* exchange : {"ring", "all_gather", "all_to_all"})
+      expect_model_of_one_rank(grown, std::string("cp=2,context_exchange=") + exchange);
+    expect_model_of_one_rank(grown, "pp=2", 2, Recompute::full);
+  }
+}
+
+TEST(Llama, QueriesThatGrowHaveOtherLosses) {
+  Job job = family_job("llama-nano", 0);
+  const auto losses = [&] {
+    return train_job(nano_programs(nano_strategy("", 1, {}), job), job).measured.losses;
+  };
+  const std::vector<double> without = losses();
+  job.rotary.growth = {0.5, 3, 1};
+  EXPECT_NE(losses(), without);
 }
 
 // All heads are normed at once, so no rank has some of them.

@@ -113,6 +113,7 @@ void add_rotary(Cases& cases, const OpSizes& z) {
     const char* name;
     std::int64_t parts, rotated, width = 0;
     RotaryScale scale = {};
+    QueryGrowth growth = {};
   };
   for (const Form& form :
        {Form{"fused", 3, 2}, Form{"queries", 1, 1}, Form{"keys_values", 2, 1},
@@ -121,9 +122,13 @@ void add_rotary(Cases& cases, const OpSizes& z) {
         Form{"llama3", 1, 1, 0, {RotaryScaling::llama3, 8, 64, 1, 4}},
         Form{"llama3_step", 1, 1, 0, {RotaryScaling::llama3, 8, 64, 2, 2}},
         Form{"yarn", 1, 1, 0, {RotaryScaling::yarn, 8, 64, 1, 4, true, 1.2}},
-        Form{"yarn_between_columns", 3, 2, 0, {RotaryScaling::yarn, 32, 64, 1, 4, false, 0.8}}}) {
+        Form{"yarn_between_columns", 3, 2, 0, {RotaryScaling::yarn, 32, 64, 1, 4, false, 0.8}},
+        Form{"growing", 1, 1, 0, {}, {.factor = 0.5, .span = 2}},
+        Form{"growing_of_fused", 3, 2, z.depth / 4 * 2, {}, {0.5, 3, 1}},
+        Form{"growing_alone", 1, 0, 0, {}, {0.5, 2, 1}},
+        Form{"growing_alone_of_fused", 3, 0, 0, {}, {0.5, 3}}}) {
     const Shape shape = {z.tokens(), form.parts, z.heads, z.depth};
-    const RotaryParams params{z.sequence, form.rotated, form.width, 10000, form.scale};
+    const RotaryParams params{z.sequence, form.rotated, form.width, 10000, form.scale, form.growth};
     for (const OpKind kind : {OpKind::rotary, OpKind::rotary_backward}) {
       cases.push_back(make_case(std::string(to_text(kind)) + "/" + form.name, kind, params,
                                 {normal("x", shape, 1)}, {blank("y", shape)}));
@@ -331,7 +336,14 @@ double angle_of(const RotaryParams& params, double i, double w) {
   return 0;
 }
 
-/// Pairs (i, i + w/2) of the rotated parts as complex numbers, turned by `direction` x angle.
+double growth_at(const QueryGrowth& growth, std::size_t position) {
+  if (growth.span == 0) return 1;
+  const double reached = double(position) + double(growth.ahead);
+  return 1 + growth.factor * std::log(1 + std::floor(reached / double(growth.span)));
+}
+
+/// Pairs (i, i + w/2) of the rotated parts as complex numbers, turned by `direction` x angle. The
+/// first part grows.
 void rotary(const Operands& o, double direction) {
   const auto& params = o.params<RotaryParams>();
   const std::size_t parts = o.in_dim(0, 1), heads = o.in_dim(0, 2), d = o.in_dim(0, 3);
@@ -342,13 +354,15 @@ void rotary(const Operands& o, double direction) {
     const std::size_t token = at / (d * heads * parts), sequence = std::size_t(params.sequence);
     const std::size_t position =
         token % sequence - example_of(o.c, token / sequence, token % sequence).first;
-    o.out(0)[at] = x[at];
+    const double growth = part == 0 ? growth_at(params.growth, position) : 1;
+    o.out(0)[at] = growth * x[at];
     if (part >= std::size_t(params.rotated) || i >= w) continue;
     const double angle =
         direction * double(position) * angle_of(params, double(i % (w / 2)), double(w));
     const bool second = i >= w / 2;
     const double other = second ? x[at - w / 2] : -x[at + w / 2];
-    o.out(0)[at] = params.scale.amplitude * (x[at] * std::cos(angle) + other * std::sin(angle));
+    const double turned = x[at] * std::cos(angle) + other * std::sin(angle);
+    o.out(0)[at] = growth * params.scale.amplitude * turned;
   }
 }
 

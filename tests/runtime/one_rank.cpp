@@ -14,7 +14,10 @@ void expect_model_of_one_rank(const Job& job, const std::string& fields, std::in
   options.steps = 3;
   options.warm_up_steps = 0;
   options.keep_gradients = true;
-  const auto one = nano_programs(nano_strategy("mp=1", 1, {}), job);
+  const bool of_micro_batches = job.experts && job.experts->balance_layers;
+  const std::int64_t batches =
+      of_micro_batches ? job.global_batch / job.experts->balance_sequences : 1;
+  const auto one = nano_programs(nano_strategy("mp=1", batches, {}), job);
   const TrainResult expected = train_nano(one, options, job);
   const Strategy strategy = nano_strategy(fields, micro_batches, recompute);
   const auto many = nano_programs(strategy, job);

@@ -8,9 +8,9 @@
 
 namespace plimsoll {
 
-/// Trains a job for three steps on one rank, with the whole batch at once, and by a strategy with
-/// so many micro-batches. Expects the same losses, gradient norms and gradients up to rounding, and
-/// the predicted bytes.
+/// Trains a job for three steps on one rank, with the whole batch at once if its losses allow it,
+/// and by a strategy with so many micro-batches. Expects the same losses, gradient norms and
+/// gradients up to rounding, and the predicted bytes.
 void expect_model_of_one_rank(const Job& job, const std::string& strategy,
                               std::int64_t micro_batches = 2,
                               Recompute recompute = Recompute::none);

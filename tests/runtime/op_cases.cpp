@@ -90,6 +90,9 @@ OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vect
 }
 
 std::optional<OpCase> in_type(const OpCase& c, DType type, bool gradients) {
+  const bool casts_copy =
+      c.op.kind == OpKind::copy_to_device && c.input(0).dtype != c.output(0).dtype;
+  if (casts_copy) return std::nullopt;
   OpCase result = c;
   result.name += "/" + std::string(to_text(type)) + (gradients ? "/gradients" : "");
   std::vector<bool> stays(c.tensors.size());

@@ -83,6 +83,12 @@ void add_biases(Cases& cases, const OpSizes& z) {
                             SelectionParams{.step = 0.25, .even = 8}, {load, bias}, {load, bias}));
 }
 
+/// Adds the choices of a layer to those of others.
+OpCase sum_case(const Operand& counts) {
+  return make_case("bias_gradient/layer_choices", OpKind::bias_gradient, {}, {counts},
+                   {{"layer_choices", {1, kExperts}, {3, 0, 0, 1, 0, 0, 0, 5}}});
+}
+
 void add_balance(Cases& cases, const OpSizes& z) {
   const Operand loss_scale{"loss_scale", {1}, {4}};
   const Operand counts = result(limit_case(z, "all", 0), 0);
@@ -104,6 +110,13 @@ void add_balance(Cases& cases, const OpSizes& z) {
       make_case("balance_experts_backward/sequences", OpKind::balance_experts_backward,
                 BalanceParams{.sequence = z.sequence, .sequences = z.batch, .balance_weight = 0.5},
                 {logits, counts}, {blank("dlogits", {z.tokens(), kExperts})}));
+  // Of three layers together: the sum of their choices, over all of their tokens.
+  const Operand choices = result(sum_case(counts), 0);
+  cases.push_back(sum_case(counts));
+  cases.push_back(
+      make_case("balance_experts_backward/layers", OpKind::balance_experts_backward,
+                BalanceParams{.sequence = 3 * z.tokens(), .balance_weight = 0.5, .z_weight = 0.25},
+                {logits, choices}, {blank("dlogits", {z.tokens(), kExperts})}));
 }
 
 void add_limits(Cases& cases, const OpSizes& z) {

@@ -1,5 +1,6 @@
-// Rotary position embeddings (runtime/rotary_angles.h). Angles are made when the kernel is
-// prepared: 4 sequence * width bytes that frameworks keep outside their tensors too.
+// Rotary position embeddings and the growth of queries (runtime/rotary_angles.h). Angles are made
+// when the kernel is prepared: 4 sequence * width bytes that frameworks keep outside their tensors
+// too.
 #include <cstring>
 #include <memory>
 
@@ -37,6 +38,7 @@ KernelPointer prepare_turns(const KernelRequest& request, double direction) {
       rotary_angles(params, examples.reads() ? whole : part, of_head, direction));
   const std::int64_t half = of_head / 2;
   const std::int64_t turned = params.rotated * shape[2] * depth, sequence = params.sequence;
+  const std::int64_t grown = angles->growth.empty() ? 0 : shape[2] * depth;
   Scratch scratch(request);
   const Rows before(request.input(0), {rows, width, 1}, scratch),
       after(request.output(0), {rows, width, 1}, scratch);
@@ -58,6 +60,7 @@ KernelPointer prepare_turns(const KernelRequest& request, double direction) {
                       std::size_t(depth - of_head) * sizeof(float));
       }
       if (x != y) std::memcpy(y + turned, x + turned, std::size_t(width - turned) * sizeof(float));
+      for (std::int64_t i = 0; i < grown; ++i) y[i] *= angles->growth[std::size_t(token)];
       after.store(out[0], row, 1);
     }
   });
