@@ -27,6 +27,15 @@ Program with_layout(const Program& program, bool checking) {
   return copy;
 }
 
+/// Whether an op computes the norm of all gradients. None does if backward frees them.
+bool computes_norm(const Program& program) {
+  return std::ranges::any_of(program.routines, [](const Routine& routine) {
+    return std::ranges::any_of(routine.ops, [](const Op& op) {
+      return op.kind == OpKind::clip_factor || op.kind == OpKind::square_root;
+    });
+  });
+}
+
 /// Intervals and points of the memory curve whose times a device knows, once it is done.
 struct DeviceTimes {
   struct Kernel {
@@ -52,6 +61,7 @@ struct Executor::State {
         needed(needed_bytes(program, context.at, settings.workspace)),
         prepared(prepare_program(program, arena, backend, context)),
         scalars(find_scalars(program, arena, context.at)),
+        has_norm(computes_norm(program)),
         tickets(prepared.ops.size(), 0),
         owners(prepared.ops.size(), 0),
         reading(program.buffers.size(), 0) {
@@ -117,6 +127,7 @@ struct Executor::State {
   const std::vector<Bytes> needed;  ///< by buffer
   PreparedProgram prepared;
   const std::byte* const scalars;
+  const bool has_norm;
   MemoryAccount account;
   Bytes extent;  ///< end of the farthest block acquired so far
 
@@ -174,7 +185,7 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   if (result.withheld || scalars == nullptr) return result;
   const Scalars values = read_scalars(scalars, device);
   result.loss = values[std::size_t(Scalar::loss)];
-  result.gradient_norm = values[std::size_t(Scalar::gradient_norm)];
+  if (has_norm) result.gradient_norm = values[std::size_t(Scalar::gradient_norm)];
   result.loss_scale = values[std::size_t(Scalar::loss_scale)];
   result.skipped = std::int64_t(values[std::size_t(Scalar::skipped)]);
   return result;

@@ -84,8 +84,9 @@ struct StepResult {
   /// When the rank could begin it: the end of the step before, or of what came between. Whoever
   /// calls step() sets it.
   Picoseconds begin;
-  float loss = 0;            ///< valid on ranks that compute it
-  float gradient_norm = 0;   ///< norm of unscaled gradients, before clipping
+  float loss = 0;  ///< valid on ranks that compute it
+  /// Norm of unscaled gradients, before clipping; NaN where no step computes one.
+  float gradient_norm = std::numeric_limits<float>::quiet_NaN();
   float loss_scale = 1;      ///< loss scale of this step
   std::int64_t skipped = 0;  ///< steps without update so far
   /// Rows of experts had no memory on some rank. The rank's state is that before the step.

@@ -62,7 +62,7 @@ void read_keys(JsonObject object, Keys& into) {
 void read_switches(JsonObject object, Keys& into) {
   constexpr std::string_view kKnown[] = {"qkv_bias",   "out_bias",     "mlp_bias", "qk_norm",
                                          "qk_l2_norm", "parallel_mlp", "own_norm", "alibi",
-                                         "head_bias",  "query_growth"};
+                                         "head_bias",  "query_growth", "grouped"};
   for (const std::string& what : object.keys()) {
     if (std::ranges::find(kKnown, what) == std::end(kKnown))
       object.fail(what, "it is no switch of a model");

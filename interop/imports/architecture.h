@@ -40,7 +40,8 @@ struct Architecture {
   /// Every such model has these biases, these norms and this MLP input, which no key states.
   Job always;
   /// The key that switches something on, by what it is: a key of a job ("qkv_bias", "qk_norm"), or
-  /// "parallel_mlp" or "own_norm", which together say what the MLP reads.
+  /// "parallel_mlp" or "own_norm", which together say what the MLP reads, or "grouped": there are
+  /// fewer heads of keys than of queries.
   std::map<std::string, std::string, std::less<>> switches;
   /// The key of a config.json, by the size of a job ("layers", "heads", ...).
   std::map<std::string, std::string, std::less<>> keys;
@@ -56,7 +57,8 @@ struct Architecture {
   bool turns_windowed = false;      ///< if some layers have windows, the others are not turned
   bool softmax_of_yarn = false;     ///< scores have the square of YaRN's factor
   std::vector<LeftOut> left_out;
-  Json required = Json::object();  ///< values that keys must have where a file has them
+  /// Values that keys must have where a file has them; "{KEY}": that of another key.
+  Json required = Json::object();
   /// Patterns of keys without meaning in a model whose `layer_types` lists attention alone. A file
   /// must then have this list.
   std::vector<std::string> inert;

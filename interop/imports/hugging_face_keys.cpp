@@ -118,10 +118,20 @@ bool is_known(const Architecture& architecture, std::string_view key) {
          (architecture.experts && named(architecture.experts->keys));
 }
 
+/// Returns KEY of "{KEY}": a value that has to be that of another key.
+static std::string key_in_braces(const Json& required) {
+  if (!required.is_string()) return "";
+  const auto& text = required.get_ref<const std::string&>();
+  return text.starts_with('{') && text.ends_with('}') ? text.substr(1, text.size() - 2) : "";
+}
+
 std::vector<KeyFault> key_faults(ConfigFields& fields, const Architecture& architecture) {
   std::vector<KeyFault> faults;
-  for (const auto& [key, value] : architecture.required.items()) {
-    if (fields.has(key) && fields.raw(key) != value)
+  for (const auto& [key, required] : architecture.required.items()) {
+    const std::string other = key_in_braces(required);
+    if (!fields.has(key) || (!other.empty() && !fields.has(other))) continue;
+    const Json& value = other.empty() ? required : fields.raw(other);
+    if (fields.raw(key) != value)
       faults.push_back(
           {key, fmt::format("{} is required: so are models of this type", value.dump())});
   }

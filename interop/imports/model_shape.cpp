@@ -28,7 +28,8 @@ void read_heads(ConfigFields& fields, const Architecture& known, Job& job) {
   job.heads = fields.size(known.key("heads"));
   job.kv_heads = job.heads;
   const std::string& grouped = known.key("kv_heads");
-  if (fields.has(grouped)) job.kv_heads = fields.size(grouped);
+  const bool may_group = switched(fields, known, "grouped").value_or(true);
+  if (fields.has(grouped) && may_group) job.kv_heads = fields.size(grouped);
   // null: the classes of DeepSeek-V2 have usual attention without latents (DeepSeek-OCR).
   const std::string& rank = known.key("latent_kv_rank");
   if (!rank.empty() && fields.has(rank)) {

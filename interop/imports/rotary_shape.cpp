@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "interop/imports/hugging_face_keys.h"
@@ -146,6 +147,32 @@ void read_growth(ConfigFields& fields, const Architecture& known, Job& job) {
   if (stated > 0) job.rotary.growth = {stated, fields.size(span), known.always.rotary.growth.ahead};
 }
 
+/// Returns the key and the object of the angles. The library takes a file's object whole, that of
+/// older files before the other, and its own if a file has none (modeling_rope_utils.py,
+/// convert_rope_params_to_dict).
+std::pair<const char*, const Json*> angles_of(ConfigFields& fields, const Architecture& known) {
+  for (const Json* all : {&fields.stated(), &known.defaults}) {
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+      fields.mark_read(key);
+      if (all->contains(key) && !is_off(all->at(key))) return {key, &all->at(key)};
+    }
+  }
+  return {"", nullptr};
+}
+
+void read_angles(ConfigFields& fields, const Architecture& known, const char* key,
+                 const Json& value, Imported& imported) {
+  if (!value.is_object()) fields.fail(key, "an object is required");
+  JsonObject rope(value, fields.file(), json_pointer(fields.pointer(), key));
+  read_bases(fields, rope, value, *imported.job);
+  read_scaling_of_layers(fields, known, key, value, rope, imported);
+  for (const auto& [name, member] : value.items()) {
+    const std::string inner = fmt::format("{}/{}", key, name);
+    if (!is_of_angles(name) && !fields.is_read(inner)) imported.unread.push_back(printable(inner));
+    fields.mark_read(inner);
+  }
+}
+
 }  // namespace
 
 void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported) {
@@ -167,20 +194,8 @@ void read_rotary(ConfigFields& fields, const Architecture& known, Imported& impo
   read_growth(fields, known, job);
   if (!of_windows.empty() && fields.has(of_windows))
     job.rotary.window_base = fields.number(of_windows, 1, 1e12);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!fields.has(key)) continue;
-    const Json& value = fields.raw(key);
-    if (!value.is_object()) fields.fail(key, "an object is required");
-    JsonObject rope(value, fields.file(), json_pointer(fields.pointer(), key));
-    read_bases(fields, rope, value, job);
-    read_scaling_of_layers(fields, known, key, value, rope, imported);
-    for (const auto& [name, member] : value.items()) {
-      const std::string inner = fmt::format("{}/{}", key, name);
-      if (!is_of_angles(name) && !fields.is_read(inner))
-        imported.unread.push_back(printable(inner));
-      fields.mark_read(inner);
-    }
-  }
+  if (const auto [key, value] = angles_of(fields, known); value != nullptr)
+    read_angles(fields, known, key, *value, imported);
   if (job.latent) job.rotary.fraction = 1;  // its sizes say how many columns are turned
 }
 

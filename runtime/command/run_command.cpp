@@ -170,8 +170,11 @@ std::string summary(const Plan& plan, const Measured& measured, std::int64_t ste
   for (std::size_t step = 0; step < measured.losses.size(); ++step) {
     const double norm = measured.gradient_norms[step];
     const bool skipped = !measured.loss_scales.empty() && !std::isfinite(norm);
+    const std::string norm_text = plan.strategy.gradients.release ? "-"
+                                  : skipped                       ? "skipped"
+                                                                  : fmt::format("{:.6f}", norm);
     text += fmt::format("{:6}  {:10.6f}  {:>14}\n", std::size_t(steps_before) + step + 1,
-                        measured.losses[step], skipped ? "skipped" : fmt::format("{:.6f}", norm));
+                        measured.losses[step], norm_text);
   }
   if (measured.skipped_steps > 0) {
     text += fmt::format("{} of {} steps skipped: gradients overflowed at their loss scale\n",

@@ -268,6 +268,21 @@ TEST(Axolotl, ParametersHave16BitsUnlessFsdpHasThemInFp32) {
   EXPECT_EQ(types(kAxolotl), "f32 f32 f32 ");  // adapters
 }
 
+// A job has no SGD of 16-bit parameters without masters.
+TEST(Axolotl, SgdNeedsMasters) {
+  const std::string full = with(without_4_bits(""), "adamw_torch", "sgd");
+  const std::string refusal = trainer_refusal(full);
+  EXPECT_NE(refusal.find("optimizer sgd: parameters that are trained have 16 bits"),
+            std::string::npos)
+      << refusal;
+  const Imported wide = import_run(with(full, "datasets:", kFsdp + "datasets:"));
+  EXPECT_EQ(wide.job->optimizer.kind, OptimizerKind::sgd);
+  EXPECT_EQ(wide.job->optimizer.momentum, 0);
+  EXPECT_EQ(types_of(wide), "f32 f32 f32 ");
+  EXPECT_EQ(import_run(with(kAxolotl, "adamw_torch", "sgd")).job->optimizer.kind,
+            OptimizerKind::sgd);  // of adapters
+}
+
 TEST(Axolotl, FrozenParametersMayBeOnTheHost) {
   const std::string offload = "  offload_params: true\n";
   const Imported imported = import_run(with(kAxolotl, "datasets:", kFsdp + offload + "datasets:"));
@@ -326,8 +341,9 @@ TEST(Axolotl, ExpertsNeedNamesOfModules) {
   const std::string lora = without_4_bits("lora");
   EXPECT_NE(trainer_refusal(lora, "mixtral-8x7b").find("true: the model has routers"),
             std::string::npos);
-  EXPECT_NE(trainer_refusal(lora, "minicpm3-4b").find("true: the products of latent attention"),
-            std::string::npos);
+  // MiniCPM3 has latent attention (adapter_config_test.cpp), and no experts.
+  EXPECT_EQ(trained_of(import_run(lora, "run.yaml", "minicpm3-4b")),
+            62 * 16 * (21'280 + 3 * (2560 + 6400)));
   const std::string named =
       with(lora, "lora_target_linear: true", "lora_target_modules: [q_proj, v_proj]");
   EXPECT_TRUE(import_run(named, "run.yaml", "mixtral-8x7b").job->adapters.has_value());
@@ -435,6 +451,10 @@ TEST(LlamaFactory, PureBf16HasNoMasters) {
   EXPECT_EQ(types_of(import_run(full)), "f32 f32 f32 ");
   EXPECT_EQ(types_of(import_run(with(full, "bf16: true", "pure_bf16: true"))),
             "computed none bf16 ");
+  const std::string sgd = with(full, "do_train: true", "optim: sgd");
+  EXPECT_EQ(import_run(sgd).job->optimizer.kind, OptimizerKind::sgd);
+  EXPECT_NE(trainer_refusal(with(sgd, "bf16: true", "pure_bf16: true")).find("16 bits here"),
+            std::string::npos);
 }
 
 TEST(LlamaFactory, AttentionIsEagerOnlyIfItIsDisabled) {

@@ -151,9 +151,13 @@ TEST(ModelTypes, KeysOfTypesOf2025AreRead) {
       R"({"moe_intermediate_size": 32, "num_experts": 4, "num_shared_experts": 2,
                                "num_experts_per_tok": 2)";
   EXPECT_EQ(job(ling + "}", "bailing_moe").experts->shared_ffn_hidden, 64);
-  EXPECT_EQ(job(ling + R"(, "moe_shared_expert_intermediate_size": 48})", "bailing_moe")
+  // The model's code does not read the width, and others do.
+  EXPECT_EQ(job(ling + R"(, "moe_shared_expert_intermediate_size": 32})", "bailing_moe")
                 .experts->shared_ffn_hidden,
-            96);
+            64);
+  EXPECT_TRUE(
+      states(fault(config(ling + R"(, "moe_shared_expert_intermediate_size": 48})", "bailing_moe")),
+             {"/moe_shared_expert_intermediate_size", "32 is required"}));
   EXPECT_EQ(job(R"({"num_nextn_predict_layers": 1})", "mimo").mtp->depths, 1);
   EXPECT_EQ(job(R"({"num_experts_per_tok": 2, "is_moe_layer": [false, true]})", "exaone_moe")
                 .experts->pattern,
@@ -161,6 +165,60 @@ TEST(ModelTypes, KeysOfTypesOf2025AreRead) {
   EXPECT_EQ(job(R"({"use_post_norm": true})", "hyperclovax").norm_place, NormPlace::around);
   EXPECT_NE(fault(config("{}", "hyperclovax")), "");
   EXPECT_TRUE(has(read_config(R"({"num_mtp_modules": 3})", "minimax_m2").notes, "num_mtp_modules"));
+}
+
+// HeliumAttention has biases before attention and not behind it; CwmAttention has none; heads of
+// ChatGLM's keys are grouped if multi_query_attention is true (configuration_chatglm.py: false).
+TEST(ModelTypes, BiasesAndGroupsAreThoseOfTheModelsCode) {
+  const Job helium = *read_config(R"({"attention_bias": true})", "helium").job;
+  EXPECT_TRUE(helium.qkv_bias && !helium.out_bias);
+  EXPECT_EQ(helium.rotary.base, 1e5);
+  EXPECT_EQ(helium.norm_epsilon, 1e-8);
+  EXPECT_TRUE(states(fault(config(R"({"attention_bias": true, "layer_types": ["full_attention",
+                                      "full_attention"]})",
+                                  "cwm")),
+                     {"/attention_bias", "biases"}));
+  const auto heads = [](const std::string& keys) {
+    return read_config(R"({"num_layers": 2, "ffn_hidden_size": 128, "kv_channels": 16,
+                           "padded_vocab_size": 512)" +
+                           keys + "}",
+                       "chatglm")
+        .job->kv_heads;
+  };
+  EXPECT_EQ(heads(""), 4);
+  EXPECT_EQ(heads(R"(, "multi_query_group_num": 2)"), 4);
+  EXPECT_EQ(heads(R"(, "multi_query_attention": false, "multi_query_group_num": 2)"), 4);
+  EXPECT_EQ(heads(R"(, "multi_query_attention": true, "multi_query_group_num": 2)"), 2);
+  EXPECT_EQ(heads(R"(, "multi_query_attention": true)"), 1);
+}
+
+// modeling_mistral4.py, yarn_apply_mscale; configuration_mistral4.py has angles for files without.
+TEST(ModelTypes, AFilesOwnAnglesReplaceThoseOfTheLibrary) {
+  const auto job = [](const char* angles) { return *read_config(angles, "mistral4").job; };
+  const std::string sizes =
+      R"("num_key_value_heads": 4, "kv_lora_rank": 16, "q_lora_rank": null, "qk_nope_head_dim": 8,
+      "qk_rope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 32)";
+  const double usual = 0.1 * std::log(128.0) + 1;
+  const Job own = job(("{" + sizes + "}").c_str());
+  EXPECT_NEAR(own.factors.scores, usual * usual, 1e-12);
+  EXPECT_EQ(own.rotary.scale.factor, 128);
+  EXPECT_EQ(own.rotary.scale.amplitude, 1);
+  const double other = 0.1 * std::log(32.0) + 1;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const Job stated =
+        job(fmt::format(R"({{{}, "{}": {{"rope_type": "yarn", "factor": 32, "mscale": 1,
+                            "mscale_all_dim": 1}}}})",
+                        sizes, key)
+                .c_str());
+    EXPECT_NEAR(stated.factors.scores, other * other, 1e-12) << key;
+    EXPECT_EQ(stated.rotary.scale.factor, 32);
+    // Nothing of the library's object is left in the file's.
+    const Job plain = job(
+        fmt::format(R"({{{}, "{}": {{"rope_type": "yarn", "factor": 32}}}})", sizes, key).c_str());
+    EXPECT_EQ(plain.factors.scores, 1) << key;
+    EXPECT_NEAR(plain.rotary.scale.amplitude, other, 1e-12);
+  }
 }
 
 TEST(ModelTypes, MembersOfObjectsThatAreNotReadAreNamed) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -129,6 +130,8 @@ TEST(PublicConfigs, JobsHaveWhatDescendantsOfTheFamilyChanged) {
   EXPECT_EQ(job("starcoder2-7b.json").window, 4096);
   EXPECT_EQ(job("mistral-7b-v0.1.json").window, 4096);
   EXPECT_EQ(job("mistral-7b-v0.3.json").window, 0);
+  const double mscale = 0.1 * std::log(128.0) + 1;
+  EXPECT_NEAR(job("mistral-small-4.json").factors.scores, mscale * mscale, 1e-12);
 }
 
 TEST(PublicConfigs, AnMlpBesideExpertsIsAsWideAsTheModel) {

@@ -24,7 +24,7 @@ std::string difference(const TrainResult& threads, const TrainResult& processes)
   const Measured &one = threads.measured, &other = processes.measured;
   if (one.losses != other.losses) return "losses";
   if (one.experts != other.experts) return "what experts got";
-  if (one.gradient_norms != other.gradient_norms) return "gradient norms";
+  if (!same_numbers(one.gradient_norms, other.gradient_norms)) return "gradient norms";
   if (threads.gradients != processes.gradients) return "gradients of the first step";
   if (threads.parameters != processes.parameters) return "parameters after the last step";
   if (threads.traffic != processes.traffic) return "traffic";

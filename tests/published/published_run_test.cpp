@@ -57,6 +57,17 @@ TEST(PublishedRun, IsReadAsStated) {
   EXPECT_EQ(run.needs, std::vector<std::string>{"fp8"});
 }
 
+TEST(PublishedRun, StatesGradientsThatBackwardFrees) {
+  EXPECT_FALSE(parse(kRow).at(0).chosen.gradients.release);
+  const std::string with = replaced(
+      kRow, "\"oom\"",
+      "\"statements\": [], \"stated\": {\"release_gradients\": true, \"loss_chunks\": 4}, \"oom\"");
+  const Strategy chosen = parse(with).at(0).chosen;
+  EXPECT_TRUE(chosen.gradients.release);
+  EXPECT_EQ(chosen.loss_chunks, 4);
+  EXPECT_THROW(parse(replaced(with, "true", "2")), InputError);
+}
+
 TEST(PublishedRun, HasTheLayersOfItsStages) {
   EXPECT_TRUE(parse(kRow).at(0).layers_per_stage.empty());
   const std::string with = replaced(kRow, "\"oom\"", "\"layers_per_stage\": [1, 3], \"oom\"");

@@ -86,6 +86,11 @@ std::vector<Program> nano_programs(const Strategy& strategy, const Job& job) {
   return programs;
 }
 
+bool same_numbers(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(
+      a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
 TrainOptions steps_of(std::int64_t steps) {
   TrainOptions options;
   options.steps = steps;

@@ -28,6 +28,8 @@ Strategy nano_strategy(const std::string& fields, std::int64_t micro_batches, Re
 /// Adapters begin with a factor of zeros, so that the other one has no gradient in the first step.
 /// Here neither is zero.
 std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = nano_job());
+/// Whether two lists hold the same numbers, or numbers that are none, at each place.
+bool same_numbers(const std::vector<double>& a, const std::vector<double>& b);
 /// So many steps, which are all timed.
 TrainOptions steps_of(std::int64_t steps);
 /// Where options leave the deadline as it is by default, the run has kPatient.

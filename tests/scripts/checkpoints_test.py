@@ -119,6 +119,15 @@ def adapted(folder):
     assert {name.split(".")[-1] for name in model} == {"adapter_a", "adapter_b"}, sorted(model)
 
 
+def freed(folder, job):
+    """Backward that frees gradients computes no norm of them: the summary has a stroke, and JSON null."""
+    plan = make_plan(folder, "freed", write_json(folder / "unclipped.json", {**job, "clip_norm": 0}), 1, "micro_batch=8",
+                     "release_gradients=true")
+    summary = train(plan, "--data", TEXT, "--steps", 4).stdout
+    assert len(re.findall(r"^ +\d+ +\d+\.\d+ +-$", summary, re.M)) == 4, summary
+    assert json.loads(train(plan, "--data", TEXT, "--steps", 4, "--json").stdout)["gradient_norms"] == [None] * 4
+
+
 def stopped_by(folder, plan, number, name):
     """The running step ends, a checkpoint is written, and the exit code is the shell's for the signal."""
     saved = folder / name
@@ -254,6 +263,7 @@ def main():
         tiny_plan = make_plan(folder, "tiny-plan", tiny, 2, "dp=2")
         stopped_by(folder, tiny_plan, signal.SIGTERM, "SIGTERM")
         adapted(folder)
+        freed(folder, job)
         stopped_by(folder, tiny_plan, signal.SIGINT, "SIGINT")
         refusals(folder, tiny_plan)
         rates_and_held_out_text(folder, tiny_plan)

@@ -74,7 +74,7 @@ def biases(c, h, q, kv, ups, f):
     everywhere = everywhere or (kind == "gpt_neox" and c.get("attention_bias", default=True))
     qkv = everywhere or kind in {"qwen2", "qwen2_vl", "qwen2_moe", "qwen", "qwen2_5_omni_text"} or c.get("add_qkv_bias") or c.get("attention_bias") or c.get("use_qkv_bias")
     qkv = qkv or (kind in {"llama", "internlm"} and c.get("bias"))
-    plain = {"glm", "glm4", "glm4_moe", "qwen2_moe", "seed_oss", "glm4v_moe_text", "mimo"}
+    plain = {"helium", "glm", "glm4", "glm4_moe", "qwen2_moe", "seed_oss", "glm4v_moe_text", "mimo"}
     out = everywhere or (c.get("attention_bias") and kind not in plain) or (kind == "internlm" and c.get("bias"))
     return (q + 2 * kv if qkv else 0) + (h if out else 0), ups * f + h if everywhere or kind in {"gpt_neox", "gptj", "jais2"} else 0
 
