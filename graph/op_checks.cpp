@@ -172,7 +172,8 @@ Verdict check_adafactor(const Op& op, Tensors tensors) {
   const std::int64_t rows = vector(0), columns = vector(1);
   if (elements(in(op, tensors, 0).shape) != rows * columns)
     return Verdict::no("the tensor is not rows by columns");
-  return params.rows % rows == 0 && params.columns % columns == 0
+  // Rows of a part may be padding.
+  return columns == params.columns || (params.columns % columns == 0 && rows == params.rows)
              ? Verdict::yes()
              : Verdict::no("rows or columns are not a part of the whole");
 }

@@ -14,7 +14,7 @@ namespace plimsoll {
 inline constexpr std::int64_t kCheckpointVersion = 1;
 
 /// Returns the names of so many moments of an optimizer, 0 to 2, as PyTorch calls them: those of
-/// torch.optim.SGD or AdamW.
+/// torch.optim.SGD or AdamW. Adafactor's have the latter.
 const std::vector<std::string>& moment_names(std::size_t moments);
 
 struct CheckpointTensor {

@@ -329,8 +329,10 @@ void check_lengths(const Job& job, const std::string& file) {
 
 void check_optimizer(const Job& job, const std::string& file) {
   const Optimizer& optimizer = job.optimizer;
-  if (optimizer.kind == OptimizerKind::muon && job.experts)
-    refuse(file, "/optimizer/kind", "muon is not built for experts: their matrices are one tensor");
+  if (optimizer.kind >= OptimizerKind::muon && job.experts)
+    refuse(file, "/optimizer/kind",
+           fmt::format("{} is not built for experts: their matrices are one tensor",
+                       job_fields::kOptimizers[std::size_t(optimizer.kind)]));
   if (optimizer.beta1 == 1) refuse(file, "/optimizer/beta1", "must be less than 1");
   if (optimizer.beta2 == 1) refuse(file, "/optimizer/beta2", "must be less than 1");
 }

@@ -204,7 +204,8 @@ SlotKind RoutineBuilder::arena_slot(TensorId global) const {
                ? SlotKind::host_second_moment_arena
                : SlotKind::host_first_moment_arena;
   const bool second =
-      is_input(3, {OpKind::adamw, OpKind::adamw_8bit, OpKind::lamb_norms, OpKind::host_adamw});
+      is_input(3, {OpKind::adamw, OpKind::adamw_8bit, OpKind::lamb_norms, OpKind::host_adamw}) ||
+      is_input(4, {OpKind::adafactor_norm});
   return second ? of(SlotKind::second_moment_arena, SlotKind::host_second_moment_arena)
                 : of(SlotKind::first_moment_arena, SlotKind::host_first_moment_arena);
 }

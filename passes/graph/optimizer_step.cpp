@@ -130,10 +130,12 @@ class StepBuilder {
   void push_update(TensorId updated) {
     const Tensor tensor = graph_.at(updated);
     const TensorId gradient = gradient_.at(updated);
-    const TensorId first = add_state(updated, "first_moment");
+    const TensorId first = add_state(updated, 0);
     Optimizer optimizer = job_.optimizer;
     optimizer.learning_rate *= tensor.rate;
     optimizer.weight_decay = weight_decay(tensor, optimizer);
+    if (optimizer.kind == OptimizerKind::adafactor)
+      return push_adafactor(updated, first, optimizer);
     if (has_muon(graph_, job_, updated)) return push_muon(updated, first, optimizer);
     if (optimizer.kind == OptimizerKind::sgd) {
       SgdParams params = sgd_params(optimizer);
@@ -142,7 +144,7 @@ class StepBuilder {
            tensor.block);
       return;
     }
-    const TensorId second = add_state(updated, "second_moment");
+    const TensorId second = add_state(updated, 1);
     if (optimizer.kind != OptimizerKind::lamb) {
       AdamParams params = adam_params(optimizer);
       params.clipped = true;
@@ -260,6 +262,42 @@ class StepBuilder {
     return wide;
   }
 
+  // ---- Adafactor ----
+
+  /// Adafactor (Shazeer & Stern 2018, arXiv 1804.04235, algorithms 4 and 5) without first moments
+  /// and relative steps, as Transformers' trainer runs it (transformers/optimization.py, Adafactor;
+  /// trainer.py, get_optimizer_cls_and_kwargs). A vector's R C / mean(R) is R, as it has one
+  /// column.
+  void push_adafactor(TensorId updated, TensorId rows, const Optimizer& optimizer) {
+    const Tensor parameter = graph_.at(updated);
+    const TensorId columns = add_state(updated, 1), gradient = gradient_.at(updated);
+    AdafactorParams params{optimizer.learning_rate, optimizer.weight_decay, true};
+    const auto whole = [&](TensorId moment) {
+      const Split split = graph_.at(moment).split.value_or(Split());
+      const Shape& shape = graph_.at(moment).shape;
+      return elements(shape) * split.degree - elements(shape) / shape[0] * split.padding;
+    };
+    params.rows = whole(rows);
+    params.columns = whole(columns);
+    params.copies = std::int64_t(copies_of(parameter));
+    TensorId row_sums = add_local(parameter, "row_sums", graph_.at(rows).shape);
+    TensorId column_sums = add_local(parameter, "column_sums", graph_.at(columns).shape);
+    TensorId norm = add_local(parameter, "norm", {1});
+    const auto push_here = [&](OpKind kind, std::vector<TensorId> inputs,
+                               std::vector<TensorId> outputs) {
+      push(kind, std::move(inputs), std::move(outputs), params, parameter.block);
+    };
+    push_here(OpKind::adafactor_sums, {gradient, scalars_}, {row_sums, column_sums});
+    if (is_split(parameter)) {
+      TensorId& of_parts = graph_.at(rows).split ? column_sums : row_sums;
+      of_parts = reduce_over_mp(of_parts, parameter);
+    }
+    push_here(OpKind::adafactor_norm, {gradient, row_sums, column_sums, rows, columns, scalars_},
+              {rows, columns, norm});
+    if (is_split(parameter)) norm = reduce_over_mp(norm, parameter);
+    push_here(OpKind::adafactor, {updated, gradient, rows, columns, norm, scalars_}, {updated});
+  }
+
   bool is_split(const Tensor& parameter) const {
     return parameter.split && parameter.split->degree > 1;
   }
@@ -271,7 +309,7 @@ class StepBuilder {
 
   /// Adds a value that exists while one parameter is updated.
   TensorId add_local(const Tensor& parameter, const std::string& name, Shape shape) {
-    Tensor value = step_tensor(parameter.name + ".muon." + name, std::move(shape));
+    Tensor value = step_tensor(parameter.name + ".update." + name, std::move(shape));
     value.block = parameter.block;
     return graph_.add(std::move(value));
   }
@@ -341,9 +379,16 @@ class StepBuilder {
     return graph_.add(std::move(gradient));
   }
 
-  TensorId add_state(TensorId parameter, const std::string& name) {
+  /// Adds a moment. It is split as the parameter is, if it has the dimension.
+  TensorId add_state(TensorId parameter, std::size_t moment) {
     Tensor state = graph_.at(parameter);
-    state.name += "." + name;
+    state.name += moment == 0 ? ".first_moment" : ".second_moment";
+    if (job_.optimizer.kind == OptimizerKind::adafactor) {
+      const bool of_rows = !is_matrix(state) || !state.split || state.split->dim == 0;
+      state.shape = moment_shape(job_, state, moment);
+      if (of_rows != (moment == 0)) state.split.reset();
+      if (state.split && moment == 1) --state.split->dim;
+    }
     state.dtype = moment_dtype(context_.strategy);
     state.role = TensorRole::optimizer_state;
     state.init = Init::none;

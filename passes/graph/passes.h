@@ -77,8 +77,8 @@ bool recompute(Graph& graph, const PassContext& context);
 bool chunk_loss(Graph& graph, const PassContext& context);
 
 /// Adds zeroing, finite check and unscaling (dynamic loss scaling), the global norm, clipping and
-/// the update (AdamW, SGD with momentum, LAMB, Muon). They run tensor by tensor, as in a framework
-/// without flat arenas: 4 n + 5 ops for n tensors where all are clipped.
+/// the update (AdamW, SGD with momentum, LAMB, Muon, Adafactor). They run tensor by tensor, as in a
+/// framework without flat arenas: 4 n + 5 ops for n tensors where all are clipped.
 bool optimizer_step(Graph& graph, const PassContext& context);
 
 /// Lets the step's gradients be added up and reduced in the job's type, and casts them to f32 once,

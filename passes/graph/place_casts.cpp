@@ -145,7 +145,7 @@ class CastMover {
     master.block = graph_.at(parameter).block;
     master.split = graph_.at(parameter).split;
     master.arena = graph_.at(parameter).arena;
-    if (const auto found = last_write.find(parameter); found != last_write.end()) {
+    if (const auto found = last_write.find(parameter); master.arena && found != last_write.end()) {
       const std::vector<TensorId>& inputs = graph_.ops[found->second].inputs;
       const auto state = std::ranges::find_if(
           inputs, [&](TensorId id) { return graph_.at(id).role == TensorRole::optimizer_state; });

@@ -124,10 +124,25 @@ void reduce_tensor_norms_over(Graph& graph, Axis axis) {
   graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(*reader), std::move(reduce));
 }
 
+bool is_matrix(const Tensor& parameter) { return parameter.decay && parameter.shape.size() > 1; }
+
 bool has_muon(const Graph& graph, const Job& job, TensorId parameter) {
   const Tensor& tensor = graph.at(parameter);
-  return job.optimizer.kind == OptimizerKind::muon && tensor.decay && tensor.shape.size() > 1 &&
+  return job.optimizer.kind == OptimizerKind::muon && is_matrix(tensor) &&
          graph.at(*tensor.block).kind == BlockKind::layer;
+}
+
+Shape moment_shape(const Job& job, const Tensor& parameter, std::size_t moment) {
+  const Shape& shape = parameter.shape;
+  if (job.optimizer.kind != OptimizerKind::adafactor) return shape;
+  if (!is_matrix(parameter)) return moment == 0 ? shape : Shape{1};
+  return moment == 0 ? Shape{shape[0]} : Shape(shape.begin() + 1, shape.end());
+}
+
+std::int64_t moment_elements(const Graph& graph, const Job& job, TensorId parameter,
+                             std::size_t moment) {
+  if (moment == 1 && has_muon(graph, job, parameter)) return 0;
+  return elements(moment_shape(job, graph.at(parameter), moment));
 }
 
 double weight_decay(const Tensor& parameter, const Optimizer& optimizer) {

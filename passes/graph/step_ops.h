@@ -38,6 +38,15 @@ void reduce_tensor_norms_over(Graph& graph, Axis axis);
 /// Returns whether Muon updates a parameter: a weight of a layer, which is the matrix of its first
 /// dimension and all others. It has no second moment. AdamW updates the other ones.
 bool has_muon(const Graph& graph, const Job& job, TensorId parameter);
+/// Returns whether an optimizer of matrices takes a parameter for one, of its first dimension and
+/// all others. Biases and norms are vectors.
+bool is_matrix(const Tensor& parameter);
+/// Returns the shape of the first (0) or second moment of a parameter. Adafactor's first ones are
+/// of rows, its second ones of columns; a vector has one column.
+Shape moment_shape(const Job& job, const Tensor& parameter, std::size_t moment);
+/// Returns the elements of a moment of a parameter that is updated on its own.
+std::int64_t moment_elements(const Graph& graph, const Job& job, TensorId parameter,
+                             std::size_t moment);
 
 /// Returns the weight decay of one tensor: its own, else the optimizer's where decay applies.
 double weight_decay(const Tensor& parameter, const Optimizer& optimizer);

@@ -6,6 +6,7 @@
 #include "passes/graph/step_ops.h"
 #include "passes/strategy/offload_rules.h"
 #include "passes/strategy/precision_rules.h"
+#include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
 
@@ -74,20 +75,22 @@ class PersistentBuffers {
     const bool two = context_.job.optimizer.kind != OptimizerKind::sgd;
     if (on_host_ > 0) add_host_state(arenas, two);
     const std::int64_t updated = updated_by_rank() - on_host_;
-    const Bytes state = updated * bytes_of(moment_dtype(context_.strategy)),
-                scales = moment_scale_bytes(context_.strategy, updated);
-    if (state == Bytes()) return;
-    if (context_.strategy.optimizer.paged) {
-      const auto paged = [&](const char* name) {
-        return build_.add_on_host(name, TensorRole::optimizer_state, state);
-      };
-      arenas.host_first_moment = paged("host_first_moment");
-      arenas.host_second_moment = paged("host_second_moment");
-    } else {
-      arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
-      if (const Bytes second = second_moment_bytes(state); two && second > Bytes())
-        arenas.second_moment = add("second_moment", TensorRole::optimizer_state, second);
-    }
+    const Bytes scales = moment_scale_bytes(context_.strategy, updated);
+    if (updated == 0) return;
+    const auto add_moment = [&](const char* name, const char* paged, std::size_t moment) {
+      const std::int64_t count = updates_matrices(context_.job) ? one_by_one(moment) : updated;
+      const Bytes bytes = count * bytes_of(moment_dtype(context_.strategy));
+      const bool on_host = context_.strategy.optimizer.paged;
+      BufferId& of_host = moment == 0 ? arenas.host_first_moment : arenas.host_second_moment;
+      BufferId& of_device = moment == 0 ? arenas.first_moment : arenas.second_moment;
+      if (count == 0) return;
+      if (on_host)
+        of_host = build_.add_on_host(paged, TensorRole::optimizer_state, bytes);
+      else
+        of_device = add(name, TensorRole::optimizer_state, bytes);
+    };
+    add_moment("first_moment", "host_first_moment", 0);
+    if (two) add_moment("second_moment", "host_second_moment", 1);
     if (scales > Bytes())
       arenas.moment_scales =
           add("moment_scales", TensorRole::optimizer_state, two ? 2 * scales : scales);
@@ -104,17 +107,15 @@ class PersistentBuffers {
       arenas.host_second_moment = add("host_second_moment", TensorRole::optimizer_state);
   }
 
-  /// Returns the bytes of second moments, which are as many as the first ones but for Muon.
-  Bytes second_moment_bytes(Bytes first) const {
-    if (context_.job.optimizer.kind != OptimizerKind::muon) return first;
-    Bytes second;
+  /// Returns the elements of a moment of tensors that are updated one by one.
+  std::int64_t one_by_one(std::size_t moment) const {
+    std::int64_t count = 0;
     for (std::size_t i = 0; i < layout_.segments.size(); ++i) {
       const Segment& segment = layout_.segments[i];
-      const bool own = !segment.owner || segment.owner == build_.program.owner;
-      if (own && !has_muon(graph_, context_.job, layout_.parameter[i]))
-        second += segment.elements * kElement;
+      if (!segment.owner || segment.owner == build_.program.owner)
+        count += moment_elements(graph_, context_.job, layout_.parameter[i], moment);
     }
-    return second;
+    return count;
   }
 
   std::int64_t updated_by_rank() const {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "passes/cut/copies_in_pieces.h"
+#include "passes/graph/step_ops.h"
 #include "passes/schedule/kept_buffers.h"
 #include "passes/strategy/precision_rules.h"
 
@@ -269,8 +270,9 @@ void UpdateCalls::segment_calls(const std::vector<ParameterRoutine>& routines) {
     }
     build_.add_call(known->second, layout_.segments[i].layer, {}, std::move(bindings), {});
     if (norm) ++next_norm_;
-    if (has_slot(found->routine, SlotKind::second_moment_arena))
-      next_second_ += layout_.segments[i].elements;
+    if (!has_slot(found->routine, SlotKind::first_moment_arena)) continue;
+    for (std::size_t moment = 0; moment < next_moment_.size(); ++moment)
+      next_moment_[moment] += moment_elements(graph_, context_.job, layout_.parameter[i], moment);
   }
 }
 
@@ -316,6 +318,7 @@ Binding UpdateCalls::arena_binding(SlotKind kind) {
 Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
   const std::int64_t own = state_offset(build_.program, segment);
   const Bytes state = own * kState;
+  const bool follow = updates_matrices(context_.job);
   switch (kind) {
     case SlotKind::parameters:
       if (shards_parameters(context_.strategy)) {
@@ -330,11 +333,9 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
     case SlotKind::master_parameter_arena:
       return {arenas_.masters, state, {}};
     case SlotKind::first_moment_arena:
-      return {arenas_.first_moment, state, {}};
+      return {arenas_.first_moment, follow ? next_moment_[0] * kState : state, {}};
     case SlotKind::second_moment_arena:
-      return {arenas_.second_moment,
-              context_.job.optimizer.kind == OptimizerKind::muon ? next_second_ * kState : state,
-              {}};
+      return {arenas_.second_moment, follow ? next_moment_[1] * kState : state, {}};
     case SlotKind::scalars:
       return {arenas_.scalars, {}, {}};
     case SlotKind::squared_norms:

@@ -2,6 +2,7 @@
 // whole arenas or tensor by tensor.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <vector>
@@ -63,7 +64,8 @@ class UpdateCalls : StageCalls {
   const bool widens_own_part_;
   std::map<SlotKind, BufferId> transients_;
   std::int64_t next_norm_ = 0;
-  std::int64_t next_second_ = 0;   ///< element of Muon's second moments, which follow each other
+  /// Elements of both moments, where those of tensors follow each other.
+  std::array<std::int64_t, 2> next_moment_ = {};
   std::int64_t most_paged_ = 0;    ///< elements of the largest part
   std::size_t last_released_ = 0;  ///< call
 };

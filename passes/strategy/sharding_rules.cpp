@@ -81,6 +81,11 @@ ResidentParameters resident_parameters(const Strategy& strategy) {
   return {resident_limit(strategy), shards_parameters(strategy) && alone};
 }
 
+bool updates_matrices(const Job& job) {
+  return job.optimizer.kind == OptimizerKind::muon ||
+         job.optimizer.kind == OptimizerKind::adafactor;
+}
+
 std::int64_t shards_of(const Strategy& strategy, bool experts) {
   const std::int64_t shards = optimizer_shards(strategy);
   return experts && shards > 1 ? grid_of(strategy)[Axis::edp] : shards;

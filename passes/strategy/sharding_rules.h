@@ -27,6 +27,9 @@ struct ResidentParameters {
   }
 };
 ResidentParameters resident_parameters(const Strategy& strategy);
+/// Returns whether tensors are updated one by one, each as a matrix, and their moments follow each
+/// other.
+bool updates_matrices(const Job& job);
 /// Returns the number of ranks that each have a part of what is kept as shards.
 std::int64_t shards_of(const Strategy& strategy, bool experts);
 /// Returns whether every rank gets the whole sum of gradients although it updates a part alone:

@@ -394,21 +394,19 @@ Verdict sharding_is_legal(const Strategy& strategy) {
   return stage_three_is_meant(strategy);
 }
 
-/// Muon makes whole matrices orthogonal, one after the other.
-Verdict muon_is_legal(const Job& job, const Strategy& strategy) {
-  if (job.optimizer.kind != OptimizerKind::muon) return Verdict::yes();
+/// Muon and Adafactor update whole matrices, one after the other.
+Verdict matrices_are_legal(const Job& job, const Strategy& strategy) {
+  if (!updates_matrices(job)) return Verdict::yes();
+  const auto no = [&](std::string_view why) {
+    const bool muon = job.optimizer.kind == OptimizerKind::muon;
+    return Verdict::no(fmt::format("the optimizer is {}{}", muon ? "muon" : "adafactor", why));
+  };
   if (strategy.optimizer.flatten != Flatten::none)
-    return Verdict::no(
-        "the optimizer is muon, which updates matrices one by one: flatten must be none");
+    return no(", which updates matrices one by one: flatten must be none");
   if (optimizer_shards(strategy) > 1 && (has_frozen(job) || strategy.cp > 1))
-    return Verdict::no(
-        "the optimizer is muon: with frozen parameters or cp its states are whole, and "
-        "sharding_stage must be 0");
-  if (optimizer_shards(strategy) > 1 && strategy.owners.sharding_owner == ShardingOwner::elements) {
-    return Verdict::no(
-        "the optimizer is muon; ranges of elements cut through matrices: sharding_owner must not "
-        "be elements");
-  }
+    return no(": with frozen parameters or cp its states are whole, and sharding_stage must be 0");
+  if (optimizer_shards(strategy) > 1 && strategy.owners.sharding_owner == ShardingOwner::elements)
+    return no("; ranges of elements cut through matrices: sharding_owner must not be elements");
   return Verdict::yes();
 }
 
@@ -463,7 +461,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   const std::int64_t programs = rank_classes(strategy) / strategy.pp;
   if (Verdict verdict = step_is_bounded(job, strategy, programs); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
-  if (Verdict verdict = muon_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = matrices_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = offload_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = paging_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = activations_are_legal(job, strategy); !verdict) return verdict;

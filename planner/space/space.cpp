@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/sharding_rules.h"
 #include "planner/space/arrangements.h"
 #include "planner/space/expert_splits.h"
 #include "planner/space/recompute_forms.h"
@@ -32,7 +33,7 @@ class Choices {
         fixed_(fixed),
         units_(units),
         limits_(limits) {
-    if (job.optimizer.kind == OptimizerKind::muon) {  // of whole matrices
+    if (updates_matrices(job)) {
       base_.optimizer.flatten = Flatten::none;
       base_.owners.sharding_owner = ShardingOwner::sorted_greedy;
     }

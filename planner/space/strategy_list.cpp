@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kGradientBytes = 4;  // f32
-constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
+constexpr Bytes kLeastTried{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
     kMostBucket{std::int64_t{1} << 30};
 
 /// The fields that searches set.
@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_
 std::vector<Bytes> grad_bucket_ladder(const Job& job) {
   const std::int64_t parameters = parameter_count(build_forward(job, 1));
   std::vector<Bytes> ladder;
-  for (Bytes step = kLeastBucket; step <= kMostBucket; step = step * 4) {
+  for (Bytes step = kLeastTried; step <= kMostBucket; step = step * 4) {
     if (step > kUsualBucket && ladder.back().count() / kGradientBytes >= parameters) break;
     ladder.push_back(step);
   }

@@ -26,9 +26,10 @@ std::vector<LaidFile> lay_out(std::span<const WholeTensor> tensors, std::size_t 
     std::int64_t place = 0;
     for (std::size_t index = 0; index < tensors.size(); ++index) {
       const WholeTensor& tensor = tensors[index];
-      if (moment > tensor.moments) continue;
-      entries.push_back({tensor.name, tensor.shape});
-      const std::int64_t count = elements(tensor.shape);
+      if (moment > tensor.moments.size()) continue;
+      const Shape& shape = moment == 0 ? tensor.shape : tensor.moments[moment - 1];
+      entries.push_back({tensor.name, shape});
+      const std::int64_t count = elements(shape);
       file.tensors[tensor.name] = {index, place, count};
       place += count * std::int64_t(sizeof(float));
     }

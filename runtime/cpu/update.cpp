@@ -1,13 +1,15 @@
 // The updates: AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization",
 // algorithm 2), SGD with momentum (Sutskever et al. 2013, section 2, in the form of PyTorch's
 // torch.optim.SGD with dampening 0) and LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2 with
-// phi the identity). All of them leave everything as it is in a step where Scalar::found is set.
-// Compiled with -fno-math-errno.
+// phi the identity) and Adafactor (Shazeer & Stern 2018, arXiv 1804.04235, algorithm 4). All of
+// them leave everything as it is in a step where Scalar::found is set. Compiled with
+// -fno-math-errno.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "models/job/philox.h"
+#include "runtime/adafactor.h"
 #include "runtime/arena.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
@@ -356,6 +358,140 @@ KernelPointer prepare_lamb(const KernelRequest& request) {
                   float(rate * range.rate * trust),
                   float(weight_decay_of(range, params.weight_decay)));
     }
+  });
+}
+
+// ---- Adafactor ----
+
+namespace {
+
+constexpr std::int64_t kPiece = 1024;
+
+/// Adds squares to those of their columns, in float64, and returns their sum.
+PLIMSOLL_VECTORIZE double add_squares(const float* __restrict values, std::int64_t count,
+                                      float factor, double* __restrict columns) {
+  std::array<double, kLanes> lanes = {};
+  for (std::int64_t begin = 0; begin < count; begin += kLanes) {
+    for (std::int64_t i = begin; i < std::min(begin + kLanes, count); ++i) {
+      const double value = values[i] * factor;
+      columns[i] += value * value;
+      lanes[std::size_t(i - begin)] += value * value;
+    }
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+PLIMSOLL_VECTORIZE void divide_by_roots(const float* __restrict gradients,
+                                        const float* __restrict columns, std::int64_t count,
+                                        float factor, float* __restrict directions) {
+  for (std::int64_t i = 0; i < count; ++i)
+    directions[i] = factor * gradients[i] / __builtin_sqrtf(columns[i]);
+}
+
+/// Calls work(row, first column, values, count) for each row of each piece of the columns.
+template <class Work>
+void for_each_piece(const FactoredPart& part, DType type, std::byte* matrix, const Work& work) {
+  std::array<float, kPiece> copy;
+  for (std::int64_t first = 0; first < part.columns; first += kPiece) {
+    const std::int64_t count = std::min(kPiece, part.columns - first);
+    for (std::int64_t row = 0; row < part.rows; ++row)
+      work(row, first, as_f32(type, matrix, row * part.columns + first, count, copy.data()), count);
+  }
+}
+
+/// Calls work(first element, u, count) for all pieces of u = g / sqrt(R C / mean).
+template <class Work>
+void for_each_direction(const FactoredPart& part, DType type, std::byte* gradients,
+                        const float* rows, const float* columns, float factor, const Work& work) {
+  const float* const means = part.whole_columns ? columns : rows;
+  double mean = 0;
+  for (std::int64_t i = 0; i < (part.whole_columns ? part.columns : part.rows); ++i)
+    mean += part.mean_share * means[i];
+  std::array<float, kPiece> directions;
+  for_each_piece(part, type, gradients,
+                 [&](std::int64_t row, std::int64_t first, const float* g, std::int64_t count) {
+                   divide_by_roots(g, columns + first, count,
+                                   float(factor / std::sqrt(rows[row] / mean)), directions.data());
+                   work(row * part.columns + first, directions.data(), count);
+                 });
+}
+
+float gradient_factor(const FactoredPart& part, const float* scalars) {
+  return part.clipped ? 1 : scalar(scalars, Scalar::clip);
+}
+
+}  // namespace
+
+KernelPointer prepare_adafactor_sums(const KernelRequest& request) {
+  const FactoredPart part(request.params<AdafactorParams>(), request.output_elements(0),
+                          request.output_elements(1));
+  return make_kernel(
+      [part, type = request.input(0).dtype](Addresses in, Addresses out, const RunPosition&) {
+        const float factor = gradient_factor(part, floats(in, 1));
+        float *rows = floats_out(out, 0), *columns = floats_out(out, 1);
+        std::fill_n(rows, part.rows, float(double(part.columns) * kLeastSquare));
+        std::array<double, kPiece> sums;
+        for_each_piece(
+            part, type, in[0],
+            [&](std::int64_t row, std::int64_t first, const float* values, std::int64_t count) {
+              if (row == 0) sums.fill(double(part.rows) * kLeastSquare);
+              rows[row] += float(add_squares(values, count, factor, sums.data()));
+              if (row + 1 == part.rows) std::copy_n(sums.begin(), count, columns + first);
+            });
+      });
+}
+
+KernelPointer prepare_adafactor_norm(const KernelRequest& request) {
+  const FactoredPart part(request.params<AdafactorParams>(), request.input_elements(3),
+                          request.input_elements(4));
+  return make_kernel(
+      [part, type = request.input(0).dtype](Addresses in, Addresses out, const RunPosition&) {
+        const float* scalars = floats(in, 5);
+        float* rows = state_of(in, 3, out, 0, part.rows);
+        float* columns = state_of(in, 4, out, 1, part.columns);
+        *floats_out(out, 2) = 0;
+        if (scalar(scalars, Scalar::found) != 0) return;
+        const double added = new_share(scalar(scalars, Scalar::step));
+        const auto move = [&](float* means, const float* sums, std::int64_t count, double share) {
+          for (std::int64_t i = 0; i < count; ++i)
+            means[i] = float((1 - added) * means[i] + added * share * sums[i]);
+        };
+        move(rows, floats(in, 1), part.rows, part.row_share);
+        move(columns, floats(in, 2), part.columns, part.column_share);
+        double sum = 0;
+        std::array<double, kPiece> of_columns = {};  // not needed
+        for_each_direction(part, type, in[0], rows, columns, gradient_factor(part, scalars),
+                           [&](std::int64_t, const float* directions, std::int64_t count) {
+                             sum += add_squares(directions, count, 1, of_columns.data());
+                           });
+        *floats_out(out, 2) = float(sum * part.norm_share);
+      });
+}
+
+KernelPointer prepare_adafactor(const KernelRequest& request) {
+  const auto params = request.params<AdafactorParams>();
+  const FactoredPart part(params, request.input_elements(2), request.input_elements(3));
+  const DType type = request.input(0).dtype, gradient_type = request.input(1).dtype;
+  const RateSchedule rates = request.context.rates;
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    const float* scalars = floats(in, 5);
+    if (in[0] != out[0]) std::copy_n(in[0], part.rows * part.columns * element_bytes(type), out[0]);
+    if (scalar(scalars, Scalar::found) != 0) return;
+    const double rate = params.learning_rate * rate_factor(rates, scalar(scalars, Scalar::step));
+    const double length = std::sqrt(double(*floats(in, 4)) * part.square_share);
+    const auto keep = float(1 - rate * params.weight_decay),
+               step = float(rate / std::max(1.0, length));
+    std::array<float, kPiece> copy;
+    for_each_direction(part, gradient_type, in[1], floats(in, 2), floats(in, 3),
+                       gradient_factor(part, scalars),
+                       [&](std::int64_t at, const float* directions, std::int64_t count) {
+                         float* const p = as_f32(type, out[0], at, count, copy.data());
+                         for (std::int64_t i = 0; i < count; ++i)
+                           p[i] = keep * p[i] - step * directions[i];
+                         put_back(type, p, count, out[0], at);
+                       });
   });
 }
 

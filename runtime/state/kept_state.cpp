@@ -2,6 +2,7 @@
 #include "runtime/state/kept_state.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,6 +15,9 @@
 
 namespace plimsoll {
 namespace {
+
+constexpr KeptKind kKeptKinds[] = {KeptKind::parameter, KeptKind::first_moment,
+                                   KeptKind::second_moment};
 
 /// A KeptBias is the selection bias of one router. All ranks of a stage have the same.
 struct KeptBias {
@@ -42,15 +46,21 @@ std::vector<KeptBias> kept_biases(const Program& program) {
   return biases;
 }
 
+/// A moment of a tensor that is updated on its own.
+struct KeptMoment {
+  std::int64_t begin = 0;  ///< element of the arena
+  Shape shape;
+  std::optional<Split> split;
+};
+
 /// The arenas of first and second moments, as far as there are some. Each is in the device's
 /// memory, in the host's, or in both: then the host's has the last elements.
 struct MomentArenas {
   std::vector<std::vector<BufferId>> buffers;
   DType type = DType::f32;  ///< u8: codes, with scales, in one buffer
   BufferId scales;
-  /// Where tensors are updated one by one: what is added to the place of a tensor's first moment
-  /// for that of its second, if it has one, by the former.
-  std::map<std::int64_t, std::optional<std::int64_t>> to_second = {};
+  /// Where tensors are updated one by one: their moments by whole_name().
+  std::map<std::string, std::array<std::optional<KeptMoment>, 2>> of_tensors = {};
 
   std::int64_t elements(const Program& program, std::size_t which) const {
     std::int64_t count = 0;
@@ -60,31 +70,23 @@ struct MomentArenas {
   std::int64_t elements(const Program& program, BufferId id) const {
     return program.at(id).bytes.count() / element_bytes(type);
   }
-  /// Returns whether a moment lies as tensors do, or in the order of owned ranges.
-  bool lies_alike(std::size_t which) const { return which == 0 || to_second.empty(); }
-  /// Returns the element at which the second moment of a range begins, if it has one.
-  std::optional<std::int64_t> second_at(const OwnedRange& range) const {
-    const auto behind = to_second.upper_bound(range.state_offset);
-    if (behind == to_second.begin()) return std::nullopt;
-    const auto& added = std::prev(behind)->second;
-    return added ? std::optional(range.state_offset + *added) : std::nullopt;
-  }
 };
 
-/// Finds where a call has the moments of one tensor.
-void add_places(const Program& program, const Routine& routine, const Call& call,
-                MomentArenas& arenas) {
-  std::optional<std::int64_t> first, second;
+/// Finds the moments of the tensor that a call updates, whose names are the tensor's and a suffix.
+void add_moments(const Program& program, const Routine& routine, const Call& call,
+                 MomentArenas& arenas) {
   for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
     const auto& slot = routine.places[i].slot;
     const Tensor& tensor = routine.tensors[i];
     if (!slot || tensor.role != TensorRole::optimizer_state || tensor.arena || tensor.on_host ||
         !program.at(call.bindings[*slot].buffer).persistent)
       continue;
-    const bool is_first = routine.slots[*slot].kind == SlotKind::first_moment_arena;
-    (is_first ? first : second) = call.bindings[*slot].offset.count() / element_bytes(tensor.dtype);
+    const std::string parameter = tensor.name.substr(0, tensor.name.rfind('.'));
+    const std::size_t which = routine.slots[*slot].kind == SlotKind::first_moment_arena ? 0 : 1;
+    arenas.of_tensors[whole_name(parameter, call.layer.value_or(0))][which] = {
+        call.bindings[*slot].offset.count() / element_bytes(tensor.dtype), tensor.shape,
+        tensor.split};
   }
-  if (first) arenas.to_second[*first] = second ? std::optional(*second - *first) : std::nullopt;
 }
 
 MomentArenas moment_arenas(const Program& program) {
@@ -92,7 +94,7 @@ MomentArenas moment_arenas(const Program& program) {
   MomentArenas arenas;
   for (const Call& call : program.calls) {
     const Routine& routine = program.at(call.routine);
-    add_places(program, routine, call, arenas);
+    add_moments(program, routine, call, arenas);
     for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
       const auto& slot = routine.places[i].slot;
       if (!slot || routine.tensors[i].role != TensorRole::optimizer_state) continue;
@@ -112,6 +114,40 @@ MomentArenas moment_arenas(const Program& program) {
   }
   arenas.scales = found[SlotKind::moment_scale_arena];
   return arenas;
+}
+
+/// A KeptRange is a part of a value that a rank keeps. The segment has the shape of the value, and
+/// the range the place of the part in it and in its arena.
+struct KeptRange {
+  Segment segment;
+  OwnedRange range;
+};
+
+/// Returns what a rank keeps of a kind, in ascending order.
+std::vector<KeptRange> kept_ranges(const Program& program, const Coordinates& at,
+                                   const MomentArenas& moments, KeptKind kind) {
+  std::vector<KeptRange> kept;
+  if (kind > KeptKind(moments.buffers.size())) return kept;
+  const bool whole = kind != KeptKind::parameter && !moments.of_tensors.empty();
+  for (const OwnedRange& range : owned_ranges(program, at)) {
+    KeptRange one{program.segments[std::size_t(range.segment)], range};
+    // Whole tensors may be cut where buckets are.
+    if (whole && !kept.empty() && kept.back().range.segment == range.segment) continue;
+    if (whole) {
+      const auto found =
+          moments.of_tensors.find(whole_name(one.segment.parameter, one.segment.layer));
+      if (found == moments.of_tensors.end()) continue;
+      const auto& moment = found->second[std::size_t(kind) - 1];
+      if (!moment) continue;
+      one.segment.shape = moment->shape;
+      one.segment.split = moment->split;
+      one.segment.offset = one.range.arena_offset = 0;
+      one.range.state_offset = moment->begin;
+      one.range.elements = elements(moment->shape);
+    }
+    kept.push_back(std::move(one));
+  }
+  return kept;
 }
 
 /// Calls work(first element, elements, scale) for each block of a moment in 8 bits.
@@ -146,16 +182,12 @@ std::vector<float> moment_values(const Program& program, const Arena& arena,
 void set_moment(const Program& program, Arena& arena, const MomentArenas& moments,
                 std::size_t which, const FillSegment& fill, const Coordinates& at) {
   std::vector<float> values(std::size_t(moments.elements(program, which)), 0.0f);
-  if (moments.lies_alike(which)) {
+  if (moments.of_tensors.empty()) {
     fill_segments(program, at, values, 1, fill);
   } else {
-    for (const OwnedRange& range : owned_ranges(program, at)) {
-      const auto place = moments.second_at(range);
-      if (!place) continue;
-      const Segment& segment = program.segments[std::size_t(range.segment)];
-      fill(segment, range.arena_offset - segment.offset,
-           std::span(values).subspan(std::size_t(*place), std::size_t(range.elements)));
-    }
+    for (const auto& [segment, range] : kept_ranges(program, at, moments, KeptKind(which + 1)))
+      fill(segment, 0,
+           std::span(values).subspan(std::size_t(range.state_offset), std::size_t(range.elements)));
   }
   const float* from = values.data();
   for (const BufferId id : moments.buffers[which]) {
@@ -211,8 +243,7 @@ class HostValues {
       values_ = moment_values(program, arena, moments, which);
       data_ = values_.data();
     }
-    if (!moments.lies_alike(which)) moments_ = &moments;
-    whole_ = is_whole(program, moments.elements(program, 0));
+    whole_ = moments.of_tensors.empty() && is_whole(program, moments.elements(program, which));
   }
   HostValues(const Program& program, std::vector<float> values) : values_(std::move(values)) {
     data_ = values_.data();
@@ -221,20 +252,15 @@ class HostValues {
   HostValues(const HostValues&) = delete;
   HostValues& operator=(const HostValues&) = delete;
 
-  /// Returns the values of a range, of which there may be none.
   std::span<const float> at(const OwnedRange& range) const {
-    const auto place = moments_ != nullptr
-                           ? moments_->second_at(range)
-                           : std::optional(whole_ ? range.arena_offset : range.state_offset);
-    if (data_ == nullptr || !place) return {};
-    return {data_ + *place, std::size_t(range.elements)};
+    return {data_ + (whole_ ? range.arena_offset : range.state_offset),
+            std::size_t(range.elements)};
   }
 
  private:
   std::vector<std::byte> copy_;
   std::vector<float> values_;
   const float* data_ = nullptr;
-  const MomentArenas* moments_ = nullptr;  ///< where they are second ones of some tensors alone
   bool whole_ = false;
 };
 
@@ -257,23 +283,24 @@ std::vector<WholeTensor> whole_tensors(std::span<const Program> programs) {
   std::map<std::string, WholeTensor> all;
   std::vector<MomentArenas> moments;
   for (const Program& program : programs) moments.push_back(moment_arenas(program));
-  const auto apart = [](const MomentArenas& one) { return !one.lies_alike(1); };
-  const std::size_t least = std::ranges::any_of(moments, apart) ? 1 : 2;
+  const bool alike =
+      std::ranges::all_of(moments, [](const MomentArenas& one) { return one.of_tensors.empty(); });
+  const std::size_t count = alike ? kept_moments(programs) : 0;
   for (const Program& program : programs) {
     for (const Segment& segment : program.segments) {
       const std::string name = whole_name(segment.parameter, segment.layer);
-      all[name] = {name, whole_shape(segment.shape, segment.split), least};
+      const Shape shape = whole_shape(segment.shape, segment.split);
+      all[name] = {name, shape, std::vector(count, shape)};
     }
     for (const KeptBias& bias : kept_biases(program))
-      all[bias.name] = {bias.name, {bias.elements}, 0};
+      all[bias.name] = {bias.name, {bias.elements}, {}};
   }
-  for (std::size_t i = 0; i < programs.size(); ++i) {
-    Coordinates at = {};  // of any rank that updates these tensors
-    at[std::size_t(Axis::sharding)] = programs[i].owner.value_or(0);
-    for (const OwnedRange& range : owned_ranges(programs[i], at)) {
-      const Segment& segment = programs[i].segments[std::size_t(range.segment)];
-      if (moments[i].second_at(range))
-        all[whole_name(segment.parameter, segment.layer)].moments = 2;
+  for (const MomentArenas& one : moments) {
+    for (const auto& [name, of_tensor] : one.of_tensors) {
+      std::vector<Shape> shapes;
+      for (const auto& moment : of_tensor)
+        if (moment) shapes.push_back(whole_shape(moment->shape, moment->split));
+      all[name].moments = shapes;
     }
   }
   std::vector<WholeTensor> tensors;
@@ -306,22 +333,25 @@ void load_state(const Program& program, Arena& arena, const Coordinates& at, Sta
 
 std::vector<WriteShare> write_shares(std::span<const Program> programs, std::int64_t last) {
   const Grid& grid = programs[0].grid;
-  std::set<std::tuple<std::string, std::int64_t, std::int64_t>> taken;
+  std::set<std::tuple<KeptKind, std::string, std::int64_t, std::int64_t>> taken;
   std::set<std::string> taken_biases;
   std::vector<WriteShare> shares;
   for (std::int64_t rank = 0; rank <= last; ++rank) {
     const Coordinates at = grid.coordinates(rank);
     const Program& program = programs[class_of(programs, at)];
+    const MomentArenas moments = moment_arenas(program);
     WriteShare& share = shares.emplace_back();
-    for (const OwnedRange& range : owned_ranges(program, at)) {
-      const Segment& segment = program.segments[std::size_t(range.segment)];
-      const std::int64_t first =
-          global_index(segment.shape, segment.split, at, range.arena_offset - segment.offset);
-      // A tied copy may be cut elsewhere; the stage that counts the tensor writes it.
-      const bool own =
-          segment.norm_weight != 0 &&
-          taken.emplace(whole_name(segment.parameter, segment.layer), first, range.elements).second;
-      share.ranges.push_back(own);
+    for (const KeptKind kind : kKeptKinds) {
+      for (const auto& [segment, range] : kept_ranges(program, at, moments, kind)) {
+        const std::int64_t first =
+            global_index(segment.shape, segment.split, at, range.arena_offset - segment.offset);
+        // A tied copy may be cut elsewhere; the stage that counts the tensor writes it.
+        const bool own =
+            segment.norm_weight != 0 &&
+            taken.emplace(kind, whole_name(segment.parameter, segment.layer), first, range.elements)
+                .second;
+        share.ranges.push_back(own);
+      }
     }
     for (const KeptBias& bias : kept_biases(program))
       share.biases.push_back(taken_biases.insert(bias.name).second);
@@ -336,20 +366,18 @@ void save_state(const Program& program, const Arena& arena, const Coordinates& a
       parameters(program, parameter_values(program, arena));
   const MomentArenas moments = moment_arenas(program);
   const HostValues first(program, arena, moments, 0), second(program, arena, moments, 1);
-  const std::vector<OwnedRange> ranges = owned_ranges(program, at);
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    if (!share.ranges[i]) continue;
-    const OwnedRange& range = ranges[i];
-    const Segment& segment = program.segments[std::size_t(range.segment)];
-    const auto write = [&](KeptKind kind, const HostValues& values) {
-      const auto own = values.at(range);
-      if (!own.empty()) write_range(segment, at, range, kind, own, writer);
-    };
-    // Beside others f32 parameters have no masters.
-    const bool has_master = !master_buffers.empty() && segment.dtype != DType::f32;
-    write(KeptKind::parameter, has_master ? masters : parameters);
-    write(KeptKind::first_moment, first);
-    write(KeptKind::second_moment, second);
+  auto own = share.ranges.begin();
+  for (const KeptKind kind : kKeptKinds) {
+    for (const auto& [segment, range] : kept_ranges(program, at, moments, kind)) {
+      if (!*own++) continue;
+      // Beside others f32 parameters have no masters.
+      const bool has_master = !master_buffers.empty() && segment.dtype != DType::f32;
+      const HostValues& values = kind == KeptKind::first_moment    ? first
+                                 : kind == KeptKind::second_moment ? second
+                                 : has_master                      ? masters
+                                                                   : parameters;
+      write_range(segment, at, range, kind, values.at(range), writer);
+    }
   }
   const std::vector<KeptBias> biases = kept_biases(program);
   std::vector<std::byte> copy;

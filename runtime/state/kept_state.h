@@ -14,18 +14,19 @@
 
 namespace plimsoll {
 
-/// A KeptKind is a value that each element of a parameter has.
+/// A KeptKind is a value that each element of a parameter has, or with Adafactor each row or
+/// column.
 enum class KeptKind : std::uint8_t {
-  parameter,     ///< the value that updates work on
-  first_moment,  ///< of AdamW and LAMB; of SGD and Muon it is the velocity
-  second_moment,
+  parameter,      ///< the value that updates work on
+  first_moment,   ///< of AdamW and LAMB; of SGD and Muon the velocity, of Adafactor's rows one each
+  second_moment,  ///< of AdamW and LAMB; of Adafactor's columns
 };
 
 /// A WholeTensor is one tensor of the kept state.
 struct WholeTensor {
   std::string name;  ///< whole_name() of parts.h
   Shape shape;
-  std::size_t moments = 2;  ///< at most; selection biases have none, matrices of Muon one
+  std::vector<Shape> moments = {};  ///< selection biases have none, matrices of Muon one
   bool operator==(const WholeTensor&) const = default;
 };
 /// Returns the tensors of a job by name, each once, from all its Programs.
@@ -57,7 +58,7 @@ void load_state(const Program& program, Arena& arena, const Coordinates& at, Sta
 /// A WriteShare says which of the elements that a rank has it writes. Where several ranks have the
 /// same, only the lowest does.
 struct WriteShare {
-  std::vector<bool> ranges;  ///< by owned_ranges()
+  std::vector<bool> ranges;  ///< by kind, and then in ascending order
   std::vector<bool> biases;  ///< by selection bias of the rank, in order of its calls
 };
 /// Returns the shares of ranks 0 to `last`.

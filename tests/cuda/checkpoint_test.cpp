@@ -25,12 +25,12 @@ TEST(CudaCheckpoint, GoesOnThereAndOnTheCpu) {
   Job job = nano_job();
   job.global_batch = 4;
   job.layers = 2;
-  for (const OptimizerKind kind :
-       {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb, OptimizerKind::muon}) {
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb,
+                                   OptimizerKind::muon, OptimizerKind::adafactor}) {
     job.optimizer.kind = kind;
     job.precision = kind == OptimizerKind::adamw ? DType::bf16 : DType::f32;
     Strategy strategy = parse_strategy("sharding_degree=2,sharding_stage=1,micro_batch=2");
-    if (kind == OptimizerKind::muon) {
+    if (kind >= OptimizerKind::muon) {
       strategy.optimizer.flatten = Flatten::none;
       strategy.owners.sharding_owner = ShardingOwner::greedy;
     }

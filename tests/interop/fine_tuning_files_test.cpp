@@ -283,6 +283,16 @@ TEST(Axolotl, SgdNeedsMasters) {
             OptimizerKind::sgd);  // of adapters
 }
 
+TEST(Axolotl, AdafactorHasWholeTensors) {
+  const std::string text = with(kAxolotl, "adamw_torch", "adafactor");
+  const Imported imported = import_run(text);
+  EXPECT_EQ(imported.job->optimizer.kind, OptimizerKind::adafactor);
+  EXPECT_EQ(imported.strategy->optimizer.flatten, Flatten::none);
+  EXPECT_EQ(imported.strategy->sharding_stage, 0);
+  EXPECT_NE(trainer_refusal(with(text, "datasets:", kFsdp + "datasets:")).find("Adafactor"),
+            std::string::npos);
+}
+
 TEST(Axolotl, FrozenParametersMayBeOnTheHost) {
   const std::string offload = "  offload_params: true\n";
   const Imported imported = import_run(with(kAxolotl, "datasets:", kFsdp + offload + "datasets:"));

@@ -29,6 +29,7 @@ TEST(OptimizerJson, EveryKindComesBackAsItWas) {
        {R"("optimizer": {"kind": "adamw", "beta1": 0.8, "epsilon": 1e-6})",
         R"("optimizer": {"kind": "lamb", "learning_rate": 0.01, "weight_decay": 0.02})",
         R"("optimizer": {"kind": "sgd", "momentum": 0.5})",
+        R"("optimizer": {"kind": "adafactor", "learning_rate": 0.01, "weight_decay": 0})",
         R"("optimizer": {"groups": [{"match": "bias", "clip": false},
             {"match": "layer.fc1.weight", "weight_decay": 0, "learning_rate_factor": 0.5}]})",
         R"("fp32_parameters": ["norm", "layer.fc1.bias"])",
@@ -45,6 +46,8 @@ TEST(OptimizerJson, EveryKindComesBackAsItWas) {
 TEST(OptimizerJson, RefusesWhatAKindDoesNotHave) {
   expect_refused(R"("optimizer": {"kind": "sgd", "beta1": 0.9})", "/optimizer/beta1", "");
   expect_refused(R"("optimizer": {"momentum": 0.9})", "/optimizer/momentum", "");
+  expect_refused(R"("optimizer": {"kind": "adafactor", "beta2": 0.9})", "/optimizer/beta2", "");
+  expect_refused(R"("optimizer": {"kind": "adafactor", "momentum": 0})", "/optimizer/momentum", "");
   expect_refused(R"("optimizer": {"kind": "adam"})", "/optimizer/kind", "lamb");
   expect_refused(R"("loss_scale": {"backoff": 2})", "/loss_scale/backoff", "");
   expect_refused(R"("loss_scale": {"growth_interval": 0})", "/loss_scale/growth_interval", "");

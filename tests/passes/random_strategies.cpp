@@ -11,6 +11,7 @@
 #include "models/framework/framework.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/recompute_rules.h"
+#include "passes/strategy/sharding_rules.h"
 #include "tests/passes/random_jobs.h"
 #include "tests/random_values.h"
 
@@ -42,7 +43,7 @@ void draw_degrees(Random& random, Draw& draw) {
     left /= prime;
   }
   strategy.sharding_stage = strategy.sharding_degree > 1 ? 1 : 0;
-  if (draw.job.optimizer.kind == OptimizerKind::muon) {  // what goes with it
+  if (updates_matrices(draw.job)) {  // what goes with it
     strategy.optimizer.flatten = Flatten::none;
     strategy.owners.sharding_owner =
         strategy.sharding_degree > 1 ? one_of(random, {ShardingOwner::prefix, ShardingOwner::greedy,
@@ -376,11 +377,12 @@ void draw_states(Random& random, Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
-/// Some draws have Muon instead of their optimizer.
-void draw_muon(Draw& drawn) {
+/// Some draws have Muon or Adafactor instead of their optimizer.
+void draw_matrices(Draw& drawn) {
   Random random(drawn.seed + 16384);
-  if (drawn.job.experts || random() % 6 != 0) return;
-  drawn.job.optimizer.kind = OptimizerKind::muon;
+  const std::uint64_t which = random() % 6;
+  if (drawn.job.experts || which > 1) return;
+  drawn.job.optimizer.kind = which == 0 ? OptimizerKind::muon : OptimizerKind::adafactor;
   drawn.job.optimizer.learning_rate = 1e-3;
   drawn.job.optimizer.momentum = one_of(random, {0.9, 0.95});
 }
@@ -448,7 +450,7 @@ Draw draw(std::uint64_t seed) {
   Random of_frozen(seed + 4096);
   if (of_frozen() % 3 == 0) draw_frozen(of_frozen, drawn.job);
   if (of_frozen() % 3 == 0) draw_lengths(of_frozen, drawn.job);
-  draw_muon(drawn);
+  draw_matrices(drawn);
   draw_strategy(random, drawn);
   Random of_states(seed + 8192);
   draw_states(of_states, drawn);
@@ -470,7 +472,7 @@ Strategy serial(const Job& job) {
   Strategy strategy;
   const bool of_micro_batches = job.experts && job.experts->balance_layers;
   strategy.micro_batch = of_micro_batches ? job.experts->balance_sequences : job.global_batch;
-  if (job.optimizer.kind == OptimizerKind::muon) strategy.optimizer.flatten = Flatten::none;
+  if (updates_matrices(job)) strategy.optimizer.flatten = Flatten::none;
   return strategy;
 }
 

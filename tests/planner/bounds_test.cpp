@@ -150,12 +150,12 @@ TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
 }
 
 // Matrices are updated one by one, by owners of whole ones where states are shared out.
-TEST(Bounds, HoldForMuon) {
+TEST(Bounds, HoldForMuonAndAdafactor) {
   std::mt19937_64 random(21);
   std::int64_t checked = 0, shared = 0;
   while (checked < problems_to_draw(1'000)) {
     Problem problem = random_problem(random);
-    problem.job.optimizer.kind = OptimizerKind::muon;
+    problem.job.optimizer.kind = checked % 3 == 0 ? OptimizerKind::adafactor : OptimizerKind::muon;
     const Target target = problem.target();
     const Bounds bounds(target);
     for (const Strategy& strategy : random_strategies(problem, random, 20)) {

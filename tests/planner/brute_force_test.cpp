@@ -62,14 +62,14 @@ TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
   EXPECT_GT(planned, 3);
 }
 
-TEST(BruteForce, BranchAndBoundEqualsItWithMuon) {
+TEST(BruteForce, BranchAndBoundEqualsItWithMuonAndAdafactor) {
   std::mt19937_64 random(9);
   std::int64_t planned = 0;
   for (int i = 0; i < 10; ++i) {
     Problem problem = random_problem(random);
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = 2 + 2 * (i % 2);
-    problem.job.optimizer.kind = OptimizerKind::muon;
+    problem.job.optimizer.kind = i % 3 == 0 ? OptimizerKind::adafactor : OptimizerKind::muon;
     const SearchRequest request = request_of(problem);
     const std::string expected = outcome(request, explore_all);
     ASSERT_EQ(outcome(request, branch_and_bound), expected) << i << "\n" << describe(problem);

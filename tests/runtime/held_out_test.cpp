@@ -65,9 +65,11 @@ TEST(HeldOutText, ChangesNothing) {
     if (kind == OptimizerKind::sgd) job.optimizer.learning_rate = 0.1;
     expect_nothing_changes(job, "dp=2,micro_batch=4");
   }
-  Job muon = nano_job();
-  muon.optimizer.kind = OptimizerKind::muon;
-  expect_nothing_changes(muon, "mp=2,micro_batch=4,flatten=none");
+  for (const OptimizerKind kind : {OptimizerKind::muon, OptimizerKind::adafactor}) {
+    Job job = nano_job();
+    job.optimizer.kind = kind;
+    expect_nothing_changes(job, "mp=2,micro_batch=4,flatten=none");
+  }
   Job half = nano_job();
   half.precision = DType::f16;
   half.loss_scale = LossScale{1024, 2, 0.5, 2};

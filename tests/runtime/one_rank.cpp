@@ -44,4 +44,34 @@ void expect_model_of_one_rank(const Job& job, const std::string& fields, std::in
   }
 }
 
+void expect_parameters_of_one_rank(const Job& job, const std::string& fields, double tolerance) {
+  SCOPED_TRACE(fields);
+  constexpr std::size_t kSteps = 4;
+  TrainOptions options = steps_of(kSteps);
+  options.keep_parameters = true;
+  const auto one = nano_programs(nano_strategy("flatten=none", 1, {}), job);
+  const auto many = nano_programs(nano_strategy("flatten=none," + fields, 2, {}), job);
+  const TrainResult expected = train_nano(one, options, job);
+  TrainResult found = train_nano(many, options, job);
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    const double loss = expected.measured.losses[step];
+    EXPECT_NEAR(found.measured.losses[step], loss, tolerance * loss) << step;
+  }
+  EXPECT_LT(expected.measured.losses.back(), expected.measured.losses.front());
+  expect_predicted_bytes(many, found.measured);
+  const WholeTensors serial = put_together(one, expected.parameters, false, 0);
+  const bool owned = fields.find("sharding_stage=3") != fields.npos;
+  for (std::size_t rank = 0; owned && rank < found.parameters.size(); ++rank) {
+    const Coordinates at = many[0].grid.coordinates(std::int64_t(rank));
+    found.parameters[rank] = at_its_place(many[class_of(many, at)], at, found.parameters[rank]);
+  }
+  const WholeTensors parts = put_together(many, found.parameters, owned, 0);
+  for (const auto& [name, values] : serial) {
+    ASSERT_TRUE(parts.contains(name)) << name.first;
+    std::vector<float> got = parts.at(name);
+    got.resize(values.size());
+    EXPECT_LE(relative_distance(got, values), 20 * tolerance) << name.first << " " << name.second;
+  }
+}
+
 }  // namespace plimsoll

@@ -15,4 +15,9 @@ void expect_model_of_one_rank(const Job& job, const std::string& strategy,
                               std::int64_t micro_batches = 2,
                               Recompute recompute = Recompute::none);
 
+/// Trains a job without an arena of its optimizer for four steps, on one rank and by a strategy.
+/// Expects the same losses within `tolerance`, parameters that differ by little more, and the
+/// predicted bytes.
+void expect_parameters_of_one_rank(const Job& job, const std::string& strategy, double tolerance);
+
 }  // namespace plimsoll

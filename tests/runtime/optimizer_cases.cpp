@@ -373,6 +373,50 @@ void add_coded_cases(Cases& cases, std::int64_t count, std::int64_t degree) {
   add("/range", {}, {p, part}, {p});
 }
 
+Operand positive(std::string name, std::int64_t count, std::uint64_t seed) {
+  Operand operand = normal(std::move(name), count, seed);
+  for (double& value : operand.values) value = double(float(std::abs(value) + 0.01));
+  return operand;
+}
+
+/// Adafactor's ops on a part of so many rows and columns of the whole that the parameters state.
+void add_factored_cases(Cases& cases, const std::string& suffix, std::int64_t rows,
+                        std::int64_t columns, AdafactorParams params) {
+  params.learning_rate = 1e-2;
+  params.weight_decay = 0.1;
+  Operand p = normal("p", rows * columns, 1), g = normal("gradients", rows * columns, 2);
+  p.shape = g.shape = {rows, columns};
+  const Operand row_sums = positive("row_sums", rows, 3), r = positive("R", rows, 4),
+                column_sums = positive("column_sums", columns, 5), c = positive("C", columns, 6);
+  const auto add = [&](const std::string& name, const State& at, const Operand& parameters,
+                       const Operand& gradients, double length) {
+    const Operand state = scalars(at);
+    const Operand norm{"norm", {1}, {length * length * double(params.rows * params.columns)}};
+    const std::string end = suffix + name;
+    cases.push_back(make_case("adafactor_sums" + end, OpKind::adafactor_sums, params,
+                              {gradients, state},
+                              {blank("rows", rows), blank("columns", columns)}));
+    cases.push_back(make_case("adafactor_norm" + end, OpKind::adafactor_norm, params,
+                              {gradients, row_sums, column_sums, r, c, state},
+                              {r, c, blank("norm", 1)}));
+    cases.push_back(make_case("adafactor" + end, OpKind::adafactor, params,
+                              {parameters, gradients, r, c, norm, state}, {parameters}));
+  };
+  add("", {}, p, g, 2);
+  add("/skipped", {.found = 1}, p, g, 2);
+  add("/narrow", {}, of_type(p, DType::bf16), of_type(g, DType::bf16), 0.5);
+  params.clipped = true;
+  add("/first", {.step = 1}, p, g, 0.25);
+  p.role = TensorRole::master_parameter;
+  Operand written = of_type(normal("parameters", rows * columns, 7), DType::bf16);
+  written.shape = p.shape;
+  for (const double found : {0.0, 1.0}) {
+    cases.push_back(make_case(
+        "adafactor/masters" + suffix + (found > 0 ? "/skipped" : ""), OpKind::adafactor, params,
+        {p, g, r, c, {"norm", {1}, {1000}}, scalars({.found = found})}, {p, written}));
+  }
+}
+
 void add_arena_cases(Cases& cases, std::int64_t count) {
   for (const std::int64_t degree : {1, 2}) {
     const std::string suffix = degree == 1 ? "" : "/sharded";
@@ -446,6 +490,14 @@ std::vector<OpCase> optimizer_cases(const OpSizes& z) {
   add_scalar_cases(cases);
   add_piece_cases(cases, z.arena_elements);
   add_arena_cases(cases, z.arena_elements);
+  const std::int64_t side = std::int64_t(std::sqrt(double(z.arena_elements)));
+  add_factored_cases(cases, "/matrix", side, side + 3, {.rows = side, .columns = side + 3});
+  add_factored_cases(cases, "/wide", 3, 5 * side * side, {.rows = 3, .columns = 5 * side * side});
+  add_factored_cases(cases, "/vector", side, 1, {.rows = side, .columns = 1});
+  // Parts of rows, of which one is padding, and of columns that two ranks have.
+  add_factored_cases(cases, "/rows", side, side + 3, {.rows = 2 * side - 1, .columns = side + 3});
+  add_factored_cases(cases, "/columns", side, side + 3,
+                     {.rows = side, .columns = 2 * side + 6, .copies = 2});
   return cases;
 }
 

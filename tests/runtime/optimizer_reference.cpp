@@ -234,6 +234,65 @@ void lamb(const Operands& o) {
       });
 }
 
+double square(double x) { return x * x; }
+
+double unscaled(const Operands& o, std::size_t gradient, std::size_t e) {
+  const Numbers& scalars = o.in(o.c.op.inputs.size() - 1);
+  return o.in(gradient)[e] * (o.params<AdafactorParams>().clipped ? 1 : of(scalars, Scalar::clip));
+}
+
+void adafactor_sums(const Operands& o) {
+  std::fill(o.out(0).begin(), o.out(0).end(), 0.0);
+  std::fill(o.out(1).begin(), o.out(1).end(), 0.0);
+  const std::size_t columns = o.out(1).size();
+  for (std::size_t e = 0; e < o.in(0).size(); ++e) {
+    const double add = square(unscaled(o, 0, e)) + 1e-30;
+    o.out(0)[e / columns] += add;
+    o.out(1)[e % columns] += add;
+  }
+}
+
+/// g / sqrt(R_i C_j / mean) by the means of rows and columns, of which one has all of the whole.
+double factored_direction(const Operands& o, std::size_t gradient, const Numbers& rows,
+                          const Numbers& columns, std::size_t e) {
+  const auto& a = o.params<AdafactorParams>();
+  const bool all = std::int64_t(columns.size()) == a.columns;
+  double mean = 0;
+  for (const double one : all ? columns : rows) mean += one / double(all ? a.columns : a.rows);
+  return unscaled(o, gradient, e) /
+         std::sqrt(rows[e / columns.size()] * columns[e % columns.size()] / mean);
+}
+
+void adafactor_norm(const Operands& o) {
+  const auto& a = o.params<AdafactorParams>();
+  const Numbers scalars = o.in(5);
+  Numbers &rows = o.out(0), &columns = o.out(1);
+  o.out(2)[0] = 0;
+  if (of(scalars, Scalar::found) != 0) return;
+  const double kept = 1 - std::pow(of(scalars, Scalar::step), -0.8);
+  const bool by_columns = std::int64_t(columns.size()) < a.columns;  // what mp splits
+  const double of_rows = double(a.columns * (by_columns ? a.copies : 1)),
+               of_columns = double(a.rows * (by_columns ? 1 : a.copies));
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    rows[i] = kept * rows[i] + (1 - kept) * o.in(1)[i] / of_rows;
+  for (std::size_t j = 0; j < columns.size(); ++j)
+    columns[j] = kept * columns[j] + (1 - kept) * o.in(2)[j] / of_columns;
+  for (std::size_t e = 0; e < o.in(0).size(); ++e)
+    o.out(2)[0] += square(factored_direction(o, 0, rows, columns, e)) / double(a.copies);
+}
+
+void adafactor(const Operands& o) {
+  const auto& a = o.params<AdafactorParams>();
+  const bool skips = of(o.in(5), Scalar::found) != 0;
+  const double length = std::sqrt(o.in(4)[0] / double(a.rows * a.columns));
+  for (std::size_t e = 0; e < o.out(0).size(); ++e) {
+    double& p = o.out(0)[e];
+    const double u = factored_direction(o, 1, o.in(2), o.in(3), e) / std::max(1.0, length);
+    if (!skips) p -= a.learning_rate * (u + a.weight_decay * p);
+    if (o.c.op.outputs.size() == 2) o.out(1)[e] = p;
+  }
+}
+
 void squared_norm(const Operands& o) {
   const auto& params = o.params<FlatParams>();
   double sum = 0;
@@ -339,6 +398,12 @@ bool run_optimizer_reference(const OpCase& c, Values& values) {
       return lamb_norms(o), true;
     case OpKind::lamb:
       return lamb(o), true;
+    case OpKind::adafactor_sums:
+      return adafactor_sums(o), true;
+    case OpKind::adafactor_norm:
+      return adafactor_norm(o), true;
+    case OpKind::adafactor:
+      return adafactor(o), true;
     default:
       return false;
   }
