@@ -192,6 +192,7 @@ constexpr auto kStated = [](auto& fields, auto& run) {
   fields.optional("loss_chunks", run.chosen.loss_chunks, kInteger);
   fields.optional("release_gradients", run.chosen.gradients.release);
   fields.optional("offload_optimizer_percent", run.chosen.optimizer.offload_percent, {0, 100});
+  fields.optional("offload_parameters", run.chosen.gathers.offload);
   fields.optional("offload_activations_percent", run.chosen.offloaded.percent, {0, 100});
   fields.optional("splits_boundary", run.splits_boundary);
   fields.optional("ends_as_layers", run.ends_as_layers, kInteger);

@@ -126,7 +126,8 @@ void Arena::verify_guard(BufferId id) const {
 void Arena::verify_persistent() const {
   if (!checking_) return;
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
-    if (program_.buffers[i].persistent) verify_guard(BufferId(i));
+    const Buffer& buffer = program_.buffers[i];
+    if (buffer.persistent && checks(buffer)) verify_guard(BufferId(i));
   }
 }
 

@@ -218,10 +218,6 @@ StatedFields every_linear(const FlagFields& fields, std::string_view text) {
     throw std::invalid_argument(
         "the model has linear layers behind its layers, which have no adapters in a job; names of "
         "modules are required");
-  if (is_true(fields, "has_latent"))
-    throw std::invalid_argument(
-        "the products of latent attention have no adapters in a job, except the one behind "
-        "attention");
   if (is_true(fields, "has_experts"))
     throw std::invalid_argument(
         "the model has routers, which have no adapters in a job; names of modules are required");
@@ -233,7 +229,12 @@ StatedFields every_linear(const FlagFields& fields, std::string_view text) {
       targets.insert(targets.end(), parts.begin(), parts.end());
     }
   };
-  add("qkv", family == "gpt" || is_joined(fields, "qkv"), {"query", "key", "value"});
+  if (!is_true(fields, "has_latent")) {
+    add("qkv", family == "gpt" || is_joined(fields, "qkv"), {"query", "key", "value"});
+  } else {
+    targets.insert(targets.end(), {"kv_down", "kv_up"});
+    add("query", count_of(fields, "latent.q_rank").value_or(0) == 0, {"query_down", "query_up"});
+  }
   if (is_true(fields, "gated")) {
     add("gate_up", is_joined(fields, "gate_up"), {"gate", "up"});
   } else {

@@ -19,7 +19,7 @@ Count stated_micro_batches(const FlagFields& fields) {
   return fields.contains("micro_batches") ? count_of(fields, "micro_batches") : std::nullopt;
 }
 
-/// Shards of one rank are none, and nothing is gathered.
+/// Shards of one rank are none, and nothing is gathered unless from the host's memory.
 void drop_sharding(FlagFields& fields) {
   fields["sharding_stage"] = "0";
   for (const char* key : {"gather", "segment_broadcast_bytes", "prefetch_depth", "max_live_bytes",
@@ -146,7 +146,8 @@ void complete_fields(FlagFields& fields) {
                       copies, *width));
     fields["dp"] = decimal(copies);
     fields["sharding_degree"] = decimal(*width / copies);
-    if (*width == copies && count_of(fields, "cp").value_or(1) == 1) drop_sharding(fields);
+    const bool alone = *width == copies && count_of(fields, "cp").value_or(1) == 1;
+    if (alone && !differs(fields, "offload_parameters", "false")) drop_sharding(fields);
   }
   complete_batch(fields, *width);
   complete_padding(fields);

@@ -140,10 +140,11 @@ TensorId BlockBuilder::adapted(const std::string& name, TensorId x, TensorId y,
                                const Linear& layer) {
   const Adapters& adapters = *job_.adapters;
   const bool by_rows = layer.split_dim == 0;
-  // The products of qkv share one A.
-  const bool shares = *layer.target == AdapterTarget::qkv;
-  TensorId narrow = shares && narrow_qkv_ ? *narrow_qkv_ : y;
-  if (!shares || !narrow_qkv_) {
+  // The products of qkv share one A, and so do those of kv_down.
+  const bool shares =
+      *layer.target == AdapterTarget::qkv || *layer.target == AdapterTarget::kv_down;
+  TensorId narrow = shares && narrow_ ? *narrow_ : y;
+  if (!shares || !narrow_) {
     TensorId read = x;
     if (adapters.dropout > 0) {
       const DropoutParams params = next_dropout(adapters.dropout);
@@ -154,7 +155,7 @@ TensorId BlockBuilder::adapted(const std::string& name, TensorId x, TensorId y,
                                by_rows ? std::optional<std::int64_t>(0) : std::nullopt);
     narrow = tensor(name + ".narrow", {shape(x)[0], adapters.rank});
     op(OpKind::linear, {read, a}, {narrow}, MatmulParams{});
-    if (shares) narrow_qkv_ = narrow;
+    if (shares) narrow_ = narrow;
   }
   Shape wide = {adapters.rank};
   wide.insert(wide.end(), layer.out.begin(), layer.out.end());
@@ -305,20 +306,25 @@ BlockBuilder::Heads BlockBuilder::split_apart(TensorId x, const Attention& kind)
 BlockBuilder::Heads BlockBuilder::split_latent(TensorId x, const Attention& kind) {
   const Latent& latent = *job_.latent;
   const std::int64_t heads = kind.heads, s = job_.sequence, width = latent.nope + latent.rope;
-  const auto narrow = [&](const std::string& name, std::int64_t rank) {
-    const TensorId y = linear(name + "_down", x, {.out = {rank}, .bias = false});
+  using enum AdapterTarget;
+  const auto narrow = [&](const std::string& name, std::int64_t rank, AdapterTarget target) {
+    const TensorId y = linear(name + "_down", x, {.out = {rank}, .bias = false, .target = target});
     return rms_norm(name + "_latent", y, kind.latent_epsilon);
   };
-  const Linear of_queries = {.out = {1, heads, width}, .split_dim = 2, .bias = false};
-  TensorId q = latent.q_rank > 0 ? linear("q_up", narrow("q", latent.q_rank), of_queries)
-                                 : linear("q_projection", x, of_queries);
+  const auto by_heads = [&](const char* name, TensorId from, std::int64_t columns,
+                            AdapterTarget target) {
+    return linear(name, from,
+                  {.out = {1, heads, columns}, .split_dim = 2, .bias = false, .target = target});
+  };
+  TensorId q = latent.q_rank > 0
+                   ? by_heads("q_up", narrow("q", latent.q_rank, query_down), width, query_up)
+                   : by_heads("q_projection", x, width, query);
   q = rotated(q, 1, "rotated_q", kind, kind.growth);
-  const TensorId kv_latent = narrow("kv", latent.kv_rank);
-  const TensorId rope = rotated(linear("rope_key", x, {.out = {1, 1, latent.rope}, .bias = false}),
-                                1, "rotated_key", kind);
-  const TensorId kv =
-      linear("kv_up", kv_latent,
-             {.out = {1, heads, latent.nope + latent.value}, .split_dim = 2, .bias = false});
+  const TensorId kv_latent = narrow("kv", latent.kv_rank, kv_down);
+  const TensorId rope_key =
+      linear("rope_key", x, {.out = {1, 1, latent.rope}, .bias = false, .target = kv_down});
+  const TensorId rope = rotated(rope_key, 1, "rotated_key", kind);
+  const TensorId kv = by_heads("kv_up", kv_latent, latent.nope + latent.value, kv_up);
   const TensorId k = tensor("key", {tokens(), 1, heads, width}),
                  v = tensor("value", {tokens(), 1, heads, latent.value});
   op(OpKind::share_rope_key, {kv, rope}, {k, v});

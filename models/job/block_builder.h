@@ -125,7 +125,7 @@ class BlockBuilder {
   const Job& job_;
   std::int64_t micro_batch_;
   BlockId block_;
-  std::optional<TensorId> narrow_qkv_;  ///< x A of the adapter of qkv
+  std::optional<TensorId> narrow_;  ///< x A of the adapter of qkv, or of kv_down
 };
 
 /// Adds the mixture of experts of a layer that reads x [n,h]; experts.cpp says what it computes.

@@ -176,7 +176,8 @@ struct Factors {
 
 /// The linear layers of attention and MLPs that may have an adapter. Query, key, value, gate and up
 /// with an adapter are separate products; qkv and gate_up are adapted as one product (Megatron
-/// Bridge), whose parts share the narrow columns.
+/// Bridge), whose parts share the narrow columns. So is kv_down, the latent of keys and values with
+/// the shared key (transformers, models/deepseek_v3, DeepseekV3Attention, kv_a_proj_with_mqa).
 enum class AdapterTarget : std::uint8_t {
   query,
   key,
@@ -187,6 +188,10 @@ enum class AdapterTarget : std::uint8_t {
   up,  ///< of an MLP without gates, too
   gate_up,
   down,
+  query_down,  ///< these four are of latent attention (Latent)
+  query_up,
+  kv_down,
+  kv_up,
 };
 /// Low-rank adapters (LoRA, Hu et al. 2021, arXiv 2106.09685, section 4.1): a target gives
 /// x W + scale dropout(x) A B, with A [columns, rank] and B [rank, columns], which starts as zeros.

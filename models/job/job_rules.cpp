@@ -263,8 +263,16 @@ void check_adapters(const Job& job, const std::string& file) {
   check(!adapters.targets.empty(), "there are none");
   check(!(parts && has(AdapterTarget::qkv)), "query, key and value exclude qkv");
   check(!(halves && has(AdapterTarget::gate_up)), "gate and up exclude gate_up");
-  check(!job.latent || !(parts || has(AdapterTarget::qkv)),
-        "latent attention has no adapters of query, key and value");
+  const Latent latent = job.latent.value_or(Latent());
+  check(!job.latent ||
+            !(has(AdapterTarget::key) || has(AdapterTarget::value) || has(AdapterTarget::qkv)),
+        "latent attention has no products of key, value and qkv");
+  check(latent.q_rank == 0 || !has(AdapterTarget::query),
+        "queries with a latent have query_down and query_up");
+  check(latent.q_rank > 0 || !(has(AdapterTarget::query_down) || has(AdapterTarget::query_up)),
+        "queries have no latent");
+  check(job.latent || !(has(AdapterTarget::kv_down) || has(AdapterTarget::kv_up)),
+        "keys and values have no latent");
   check(gated || !(has(AdapterTarget::gate) || has(AdapterTarget::gate_up)),
         "the MLP has no gates");
   if (!of_mlp || !job.experts) return;

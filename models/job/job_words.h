@@ -17,8 +17,9 @@ inline constexpr std::array<std::string_view, 3> kNormPlaces = {"before", "aroun
 inline constexpr std::array<std::string_view, 3> kMlpInputs = {"attended", "own_norm",
                                                                "shared_norm"};
 inline constexpr std::array<std::string_view, 2> kRouterScores = {"softmax", "sigmoid"};
-inline constexpr std::array<std::string_view, 9> kAdapterTargets = {
-    "query", "key", "value", "qkv", "out", "gate", "up", "gate_up", "down"};
+inline constexpr std::array<std::string_view, 13> kAdapterTargets = {
+    "query",   "key",  "value",      "qkv",      "out",     "gate", "up",
+    "gate_up", "down", "query_down", "query_up", "kv_down", "kv_up"};
 inline constexpr std::array<std::string_view, 2> kPackings = {"packed", "padded"};
 inline constexpr std::array<std::string_view, 3> kFrozenWeights = {"precision", "nf4",
                                                                    "nf4_nested"};

@@ -53,6 +53,33 @@ RoutineId ProgramBuilder::payload_routine(const std::string& name, OpKind kind, 
   return add_routine(routine);
 }
 
+RoutineId ProgramBuilder::copy_routine(const std::string& name, OpKind kind, Phase phase,
+                                       TensorRole role, Bytes bytes) {
+  const bool out = kind == OpKind::copy_to_host;
+  Routine routine;
+  routine.name = name;
+  routine.phase = phase;
+  for (const bool source : {true, false}) {
+    Tensor tensor;
+    tensor.name = source == out ? "values" : "copy";
+    tensor.role = role;
+    tensor.dtype = DType::u8;
+    tensor.shape = {bytes.count()};
+    tensor.on_host = source != out;
+    routine.places.push_back({routine.slots.size(), {}});
+    routine.slots.push_back({SlotKind::payload, bytes});
+    routine.tensors.push_back(std::move(tensor));
+  }
+  Op op;
+  op.kind = kind;
+  op.phase = phase;
+  op.stream = out ? Stream::to_host : Stream::to_device;
+  op.inputs = {TensorId(0)};
+  op.outputs = {TensorId(1)};
+  routine.ops = {op};
+  return shared_routine(routine);
+}
+
 BufferId ProgramBuilder::add_buffer(std::string name, TensorRole role, Bytes bytes,
                                     std::size_t begin, std::size_t end) {
   Buffer buffer;

@@ -46,6 +46,11 @@ class ProgramBuilder {
   RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
                             TensorRole role, DType type, Bytes bytes, OpParams params);
 
+  /// Adds a routine that copies bytes between the device's and the host's memory, on the stream of
+  /// such copies. Routines of equal name and size are shared.
+  RoutineId copy_routine(const std::string& name, OpKind kind, Phase phase, TensorRole role,
+                         Bytes bytes);
+
   /// Adds a buffer that is alive from call `begin`. `end` is set when its last use is known, and 0
   /// until then.
   BufferId add_buffer(std::string name, TensorRole role, Bytes bytes, std::size_t begin,

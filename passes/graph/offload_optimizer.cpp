@@ -42,8 +42,7 @@ class Offload {
     }
     // The device's update runs beside the host's where it is issued behind the copy.
     place(strategy_.optimizer.overlap_offload ? behind : at_, std::move(host[0]));
-    place(behind + 1, std::move(host[1]));
-    place(behind + 2, std::move(host[2]));
+    for (std::size_t i = 1; i < host.size(); ++i) place(behind + i, std::move(host[i]));
   }
 
  private:
@@ -55,13 +54,17 @@ class Offload {
     return graph_.at(last).role == TensorRole::parameter ? last : device_.outputs[0];
   }
 
-  /// Returns the copy of gradients, the host's update, and the copy of parameters.
+  /// Returns the copy of gradients, the host's update, and the copy of parameters. Parameters in
+  /// the host's memory are cast there instead, unless the update is of themselves.
   std::vector<Op> host_ops() {
     const TensorId gradients = add("host_gradients", TensorRole::communication);
     Op update = device_;
     update.kind = device_.kind == OpKind::adamw ? OpKind::host_adamw : OpKind::host_sgd;
     update.stream = Stream::host;
-    update.inputs[0] = add("host_parameters", TensorRole::master_parameter);
+    const bool here = keeps_trained_on_host(strategy_);
+    graph_.at(parameters_).on_host = here;
+    const bool own = here && graph_.at(parameters_).dtype == DType::f32;
+    update.inputs[0] = own ? parameters_ : add("host_parameters", TensorRole::master_parameter);
     update.inputs[kGradients] = gradients;
     update.inputs[kFirstMoment] = add_moment("host_first_moment", device_.inputs[kFirstMoment]);
     update.outputs = {update.inputs[0], update.inputs[kFirstMoment]};
@@ -73,7 +76,10 @@ class Offload {
     }
     Op out = step_op(OpKind::copy_to_host, {device_.inputs[kGradients]}, {gradients});
     if (strategy_.optimizer.overlap_offload) out.stream = Stream::to_host;
-    Op back = step_op(OpKind::copy_to_device, {update.inputs[0]}, {parameters_});
+    if (own) return {std::move(out), std::move(update)};
+    Op back = step_op(here ? OpKind::cast_parameters : OpKind::copy_to_device, {update.inputs[0]},
+                      {parameters_});
+    if (here) back.stream = Stream::host;
     return {std::move(out), std::move(update), std::move(back)};
   }
 

@@ -94,8 +94,8 @@ bool data_parallel(Graph& graph, const PassContext& context) {
 }
 
 bool shard_optimizer(Graph& graph, const PassContext& context) {
-  if (context.strategy.sharding_stage == 0) return false;
   const std::int64_t degree = optimizer_shards(context.strategy);
+  if (degree == 1) return false;
   const AxisSet axes = shard_axes(context.strategy);
   graph.grid.degree[std::size_t(Axis::sharding)] = context.strategy.sharding_degree;
   const auto gradients = gradient_arena(graph);

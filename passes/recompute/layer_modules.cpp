@@ -189,11 +189,13 @@ class ModuleFinder {
     return is_sum(ops_[*op].kind);
   }
 
-  /// Adds the ops between a product and what reads `id`, with the product.
+  /// Adds the ops between a product and what reads `id`, with the product and with the wide one of
+  /// its adapter.
   void add_product(TensorId id, Members& ops) const {
     for (auto op = producer(id); op; op = producer(ops_[*op].inputs[0])) {
       ops[*op] = true;
       if (ops_[*op].kind == OpKind::matmul) return;
+      if (ops_[*op].kind == OpKind::add) add_product(ops_[*op].inputs[1], ops);
     }
   }
 

@@ -288,7 +288,8 @@ void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_b
       const bool reduces = op_ != nullptr && !alone;
       std::vector<Wait> waits;
       // An update runs on the stream of the calls that write.
-      if (reduces || !releases()) waits = writers(contribution, part, range);
+      if (reduces || !releases() || replicas_ != nullptr)
+        waits = writers(contribution, part, range);
       for (const auto& [sum, call] : sums) {
         if (overlap(sum, range)) waits.push_back({call, {}});
       }

@@ -3,37 +3,6 @@
 
 namespace plimsoll {
 
-namespace {
-
-/// Returns a routine that copies `bytes` bytes.
-Routine copy_routine(OpKind kind, Bytes bytes) {
-  const bool out = kind == OpKind::copy_to_host;
-  Routine routine;
-  routine.name = out ? "offload_activations" : "fetch_activations";
-  routine.phase = out ? Phase::forward : Phase::backward;
-  for (const bool source : {true, false}) {
-    Tensor tensor;
-    tensor.name = source ? "values" : "copy";
-    tensor.role = TensorRole::saved;
-    tensor.dtype = DType::u8;
-    tensor.shape = {bytes.count()};
-    tensor.on_host = source != out;
-    routine.places.push_back({routine.slots.size(), {}});
-    routine.slots.push_back({SlotKind::payload, bytes});
-    routine.tensors.push_back(std::move(tensor));
-  }
-  Op op;
-  op.kind = kind;
-  op.phase = routine.phase;
-  op.stream = out ? Stream::to_host : Stream::to_device;
-  op.inputs = {TensorId(0)};
-  op.outputs = {TensorId(1)};
-  routine.ops = {op};
-  return routine;
-}
-
-}  // namespace
-
 void OffloadedActivations::begin_step(const std::vector<Action>& actions) {
   const OffloadedChoices& choices = context_.strategy.offloaded;
   offloads_.resize(layout_.instances.size());
@@ -110,7 +79,10 @@ void OffloadedActivations::finish() {
 
 std::size_t OffloadedActivations::copy(OpKind kind, const Key& key, BufferId from, BufferId into,
                                        std::vector<Wait> waits) {
-  const RoutineId routine = build_.shared_routine(copy_routine(kind, build_.buffer(from).bytes));
+  const bool out = kind == OpKind::copy_to_host;
+  const RoutineId routine = build_.copy_routine(out ? "offload_activations" : "fetch_activations",
+                                                kind, out ? Phase::forward : Phase::backward,
+                                                TensorRole::saved, build_.buffer(from).bytes);
   const std::size_t call = build_.add_call(routine, layout_.instances[key.first].layer, key.second,
                                            {{from, {}, {}}, {into, {}, {}}}, std::move(waits));
   build_.extend(from, call + 1);

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "passes/owners/broadcast_parameters.h"
@@ -30,6 +32,7 @@ ParameterGathers::ParameterGathers(StageContext& stage) : StageCalls(stage) {
 
 void ParameterGathers::add_groups() {
   const Bytes element = bytes_of(layout_.parameter_type());
+  const ResidentParameters stay = resident_parameters(context_.strategy);
   std::int64_t kept = 0;
   for (std::size_t g = 0; g < layout_.gathers.size(); ++g) {
     const Bucket& bucket = layout_.gathers[g];
@@ -41,10 +44,10 @@ void ParameterGathers::add_groups() {
     kept += bucket.elements / shards_of(context_.strategy, bucket.experts);
     group.instance = layout_.producer[first];
     group.copy = !layout_.entry[first];
+    group.whole = stay.all || (bucket.experts && stay.experts);
     // Ranges of elements of a copy are gathered for every use.
-    group.resident = (bucket.owner || !group.copy) &&
-                     layout_.segments[first].elements <= resident_limit(context_.strategy);
-    group.whole = bucket.experts && shards_of(context_.strategy, true) == 1;
+    group.resident = !group.whole && (bucket.owner || !group.copy) &&
+                     layout_.segments[first].elements <= stay.limit;
     groups_.push_back(group);
     if (group.resident) resident_.push_back(g);
   }
@@ -187,11 +190,12 @@ void ParameterGathers::begin_step(const std::vector<ParameterUse>& calls) {
   }
   // In chain order, which is the order of forward.
   resident_gather_.resize(layout_.instances.size());
+  resident_copies_.resize(layout_.instances.size());
   for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
     for (const std::size_t g : resident_) {
       if (groups_[g].instance != i) continue;
       const Binding into{arenas_.resident, place_in(resident_, g).value_or(Bytes()), {}};
-      resident_gather_[i] = gather(g, Use{}, into, {});
+      resident_gather_[i] = gather(g, Use{}, into, {}, resident_copies_[i]);
     }
   }
 }
@@ -199,24 +203,48 @@ void ParameterGathers::begin_step(const std::vector<ParameterUse>& calls) {
 // ---- gathers ----
 
 std::size_t ParameterGathers::gather(std::size_t group, const Use& use, Binding into,
-                                     std::optional<std::int64_t> micro_batch) {
+                                     std::optional<std::int64_t> micro_batch,
+                                     std::vector<BufferId>& copies) {
   const bool owned = !groups_[group].frozen && layout_.gathers[group].owner;
   return owned ? broadcast(group, use, into, micro_batch)
-               : gather_parts(group, use, into, micro_batch);
+               : gather_parts(group, use, into, micro_batch, copies);
+}
+
+/// Copies bytes of the host's memory to the device.
+std::size_t ParameterGathers::copy_part(const Use& use, Binding from, Bytes bytes, Binding into,
+                                        std::optional<std::int64_t> micro_batch) {
+  const RoutineId copy =
+      build_.copy_routine(fmt::format("fetch_parameters.{}", to_text(use.phase)),
+                          OpKind::copy_to_device, use.phase, TensorRole::communication, bytes);
+  return build_.add_call(copy, {}, micro_batch, {from, into}, {{build_.last_compute(), {}}});
 }
 
 /// Every rank's part of a group.
 std::size_t ParameterGathers::gather_parts(std::size_t index, const Use& use, Binding into,
-                                           std::optional<std::int64_t> micro_batch) {
+                                           std::optional<std::int64_t> micro_batch,
+                                           std::vector<BufferId>& copies) {
   const Group& group = groups_[index];
   const bool experts = !group.frozen && layout_.gathers[index].experts;
   const DType type = group.frozen ? DType::u8 : layout_.parameter_type();
   const std::int64_t whole = elements_of(index),
                      kept = whole / shards_of(context_.strategy, experts);
+  Binding from{group.frozen ? arenas_.frozen : arenas_.parameters, group.kept_at, {}};
+  const bool on_host = build_.buffer(from.buffer).on_host;
+  const Bytes part = kept * bytes_of(type);
+  if (on_host && kept == whole) return copy_part(use, from, part, into, micro_batch);
+  std::vector<Wait> waits = {{build_.last_compute(), {}}};
+  if (on_host) {
+    const BufferId copy = build_.add_buffer("fetched_parameters", TensorRole::communication, part,
+                                            build_.next_call());
+    waits.push_back({copy_part(use, from, part, {copy, {}, {}}, micro_batch), {}});
+    from = {copy, {}, {}};
+    copies.push_back(copy);
+  }
   CollectiveParams params = std::get<CollectiveParams>(op_->params);
   if (experts) params.group = {{Axis::edp}};
   Routine routine;
-  routine.name = fmt::format("all_gather.{}.{}", to_text(params.group), to_text(use.phase));
+  routine.name = fmt::format("all_gather.{}{}.{}", on_host ? "fetched." : "", to_text(params.group),
+                             to_text(use.phase));
   routine.phase = use.phase;
   const auto add = [&](const char* name, SlotKind slot, TensorRole role, std::int64_t elements) {
     Tensor tensor;
@@ -228,7 +256,10 @@ std::size_t ParameterGathers::gather_parts(std::size_t index, const Use& use, Bi
     routine.places.push_back({routine.tensors.size(), {}});
     routine.tensors.push_back(std::move(tensor));
   };
-  add("kept", group.frozen ? SlotKind::frozen_parameters : SlotKind::parameter_arena,
+  add("kept",
+      on_host        ? SlotKind::payload
+      : group.frozen ? SlotKind::frozen_parameters
+                     : SlotKind::parameter_arena,
       group.frozen ? TensorRole::frozen_parameter : TensorRole::parameter, kept);
   add("gathered", SlotKind::payload, TensorRole::communication, whole);
   Op op = *op_;
@@ -237,9 +268,8 @@ std::size_t ParameterGathers::gather_parts(std::size_t index, const Use& use, Bi
   op.outputs = {TensorId(1)};
   op.params = params;
   routine.ops = {op};
-  const Binding from{group.frozen ? arenas_.frozen : arenas_.parameters, group.kept_at, {}};
   return build_.add_call(build_.shared_routine(routine), {}, micro_batch, {from, into},
-                         {{build_.last_compute(), {}}});
+                         std::move(waits));
 }
 
 /// From its owner, in place there.
@@ -286,7 +316,7 @@ void ParameterGathers::gather_item(Item& item, const Use& use) {
     if (const auto at = place_in(item.groups, g)) {
       into = {*item.buffer, *at, {}};
     }
-    item.gathers.push_back(gather(g, use, into, use.micro_batch));
+    item.gathers.push_back(gather(g, use, into, use.micro_batch, item.copies));
   }
   item.live = true;
   item.used = false;
@@ -347,18 +377,21 @@ std::vector<Wait> ParameterGathers::before_use() {
       // Later uses come after the first one, on the same stream.
       if (k > now_ || item.used) continue;
       for (std::size_t call : item.gathers) waits.push_back({call, {}});
+      std::ranges::move(std::exchange(item.copies, {}), std::back_inserter(read_copies_));
       copy_out(item, uses_[k]);
     }
   }
   return waits;
 }
 
-std::vector<Wait> ParameterGathers::resident_waits(std::size_t instance, bool tied) const {
+std::vector<Wait> ParameterGathers::resident_waits(std::size_t instance, bool tied) {
   std::vector<Wait> waits;
   const auto add = [&](std::size_t i) {
     if (resident_gather_[i]) waits.push_back({*resident_gather_[i], {}});
   };
   add(instance);
+  std::ranges::move(std::exchange(resident_copies_[instance], {}),
+                    std::back_inserter(read_copies_));
   if (tied && tied_stays()) add(groups_[*tied_].instance);
   return waits;
 }
@@ -384,6 +417,7 @@ Binding ParameterGathers::binding(const Slot& slot, std::size_t instance) const 
   if (tied && build_.program.owner) return owned_binding(*layout_.tied_base, item);
   if (slot.entry) return owned_binding(layout_.entries[instance][*slot.entry], item);
   const auto resident = [&](std::size_t group) -> Binding {
+    if (groups_[group].whole) return {arenas_.parameters, groups_[group].kept_at, {}};
     return {arenas_.resident, *place_in(resident_, group), {}};
   };
   if (tied && tied_stays()) return resident(*tied_);
@@ -395,8 +429,7 @@ Binding ParameterGathers::binding(const Slot& slot, std::size_t instance) const 
   if (slot.kind != SlotKind::resident_parameters) return {*items_[item].buffer, {}, {}};
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (groups_[g].instance != instance) continue;
-    if (groups_[g].whole) return {arenas_.parameters, groups_[g].kept_at, {}};
-    if (groups_[g].resident) return resident(g);
+    if (groups_[g].whole || groups_[g].resident) return resident(g);
   }
   INVARIANT(false, "no parameters of an instance stay whole");
 }
@@ -422,6 +455,7 @@ bool ParameterGathers::keeps(const Item& item) const {
 void ParameterGathers::after_use(std::size_t call) {
   const Use& use = uses_[now_];
   for (const std::size_t i : use.items) items_[i].last_use = call;
+  for (const BufferId copy : std::exchange(read_copies_, {})) build_.extend(copy, call);
   if (++calls_done_ < use.calls) return;
   calls_done_ = 0;
   for (const std::size_t i : use.items) {

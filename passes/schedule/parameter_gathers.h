@@ -34,6 +34,10 @@ struct ParameterUse {
 /// its first and its last use of them. A micro-batch gathers again exactly where none of the three
 /// holds.
 ///
+/// If the host's memory has this rank's parts (Strategy::gathers.offload), a gather first copies
+/// its part to the device. The copy is freed behind the use that waits for the gather. A rank
+/// without others has whole parameters there, and its gathers are copies alone.
+///
 /// In owner mode a gather is one broadcast for each owner of the gathered parameters. The owner
 /// reads its own memory, and only others have a copy. With gather = segment a use is a run of calls
 /// of one micro-batch: its parameters are gathered before the first call and freed after the last.
@@ -41,12 +45,12 @@ class ParameterGathers : StageCalls {
  public:
   explicit ParameterGathers(StageContext& stage);
 
-  bool active() const { return op_ != nullptr; }
+  bool active() const { return shards_parameters(context_.strategy); }
   /// Returns the number of elements that stay whole on this rank, beside its own parts of the
   /// parameters.
   std::int64_t resident_elements() const;
   /// Returns whether the tied parameter stays whole.
-  bool tied_stays() const { return tied_ && groups_[*tied_].resident; }
+  bool tied_stays() const { return tied_ && (groups_[*tied_].resident || groups_[*tied_].whole); }
   /// Returns whether a call that reads this slot of an instance has it gathered.
   bool is_gathered(const Slot& slot, std::size_t instance) const;
 
@@ -57,7 +61,7 @@ class ParameterGathers : StageCalls {
   std::vector<Wait> before_use();
   /// Returns the calls for which a call of this instance waits if it reads parameters that stay
   /// whole.
-  std::vector<Wait> resident_waits(std::size_t instance, bool tied) const;
+  std::vector<Wait> resident_waits(std::size_t instance, bool tied);
   Binding binding(const Slot& slot, std::size_t instance) const;
   /// Says that the call of that use is issued.
   void after_use(std::size_t call);
@@ -82,6 +86,7 @@ class ParameterGathers : StageCalls {
     bool live = false, used = false;   ///< since it was gathered
     std::optional<BufferId> buffer;    ///< none where this rank owns everything
     std::vector<std::size_t> gathers;  ///< the calls that fill it
+    std::vector<BufferId> copies;      ///< from the host, that these calls read
     std::size_t last_use = 0;
     /// By micro-batch: the item's first and last use.
     std::map<std::int64_t, std::pair<std::size_t, std::size_t>> spans;
@@ -107,9 +112,11 @@ class ParameterGathers : StageCalls {
   std::optional<Bytes> place_in(const std::vector<std::size_t>& groups, std::size_t group) const;
   Binding owned_binding(std::int64_t element, std::size_t item) const;
   std::size_t gather(std::size_t group, const Use& use, Binding into,
-                     std::optional<std::int64_t> micro_batch);
+                     std::optional<std::int64_t> micro_batch, std::vector<BufferId>& copies);
   std::size_t gather_parts(std::size_t group, const Use& use, Binding into,
-                           std::optional<std::int64_t> micro_batch);
+                           std::optional<std::int64_t> micro_batch, std::vector<BufferId>& copies);
+  std::size_t copy_part(const Use& use, Binding from, Bytes bytes, Binding into,
+                        std::optional<std::int64_t> micro_batch);
   std::size_t broadcast(std::size_t group, const Use& use, Binding into,
                         std::optional<std::int64_t> micro_batch);
   void gather_item(Item& item, const Use& use);
@@ -119,7 +126,7 @@ class ParameterGathers : StageCalls {
   bool keeps(const Item& item) const;
   Bytes bytes_between(std::size_t first, std::size_t second) const;
 
-  const Op* op_ = nullptr;
+  const Op* op_ = nullptr;  ///< the collective, unless this rank has whole parameters
   std::vector<Group> groups_;
   std::optional<std::size_t> tied_;    ///< the tied parameter's group
   std::vector<std::size_t> resident_;  ///< groups
@@ -130,7 +137,9 @@ class ParameterGathers : StageCalls {
   std::size_t calls_done_ = 0;      ///< calls of the use `now_` that are issued
   Bytes live_;
   std::vector<std::optional<std::size_t>> resident_gather_;  ///< by instance
-  std::map<std::size_t, std::size_t> broadcast_;             ///< by group: the latest call
+  std::vector<std::vector<BufferId>> resident_copies_;       ///< by instance, until its first call
+  std::vector<BufferId> read_copies_;  ///< whose gathers the next use, or a call before it, awaits
+  std::map<std::size_t, std::size_t> broadcast_;  ///< by group: the latest call
 };
 
 }  // namespace plimsoll

@@ -26,12 +26,15 @@ class PersistentBuffers {
   StageArenas add(std::int64_t resident) {
     StageArenas arenas;
     arenas.parameters = add("parameters", TensorRole::parameter, parameter_bytes());
+    build_.buffer(arenas.parameters).on_host = keeps_trained_on_host(context_.strategy);
     if (resident > 0) {
       arenas.resident = add("resident_parameters", TensorRole::parameter,
                             resident * bytes_of(layout_.parameter_type()));
     }
-    if (const Bytes frozen = frozen_bytes(); frozen > Bytes())
+    if (const Bytes frozen = frozen_bytes(); frozen > Bytes()) {
       arenas.frozen = add("frozen_parameters", TensorRole::frozen_parameter, frozen);
+      build_.buffer(arenas.frozen).on_host = context_.strategy.gathers.offload;
+    }
     const bool has_masters = context_.strategy.precision.main_parameters != MasterType::none;
     const auto is_low = [&](std::int64_t at) {
       return has_masters && layout_.parameters.at(at) != kGradientType;
@@ -100,7 +103,9 @@ class PersistentBuffers {
     const auto add = [&](const char* name, TensorRole role) {
       return build_.add_on_host(name, role, on_host_ * kElement);
     };
-    arenas.host_parameters = add("host_parameters", TensorRole::master_parameter);
+    // Parameters in f32 that are there already are the ones that the host updates.
+    if (!keeps_trained_on_host(context_.strategy) || layout_.parameter_type() != kGradientType)
+      arenas.host_parameters = add("host_parameters", TensorRole::master_parameter);
     arenas.host_gradients = add("host_gradients", TensorRole::communication);
     arenas.host_first_moment = add("host_first_moment", TensorRole::optimizer_state);
     if (two_moments)

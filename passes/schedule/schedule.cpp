@@ -44,8 +44,9 @@ struct Use {
 /// Returns the sink of a stage whose gradients are not only reduced once per step.
 std::unique_ptr<GradientSink> gradient_sink(StageContext& stage, StepCollectives& collectives,
                                             UpdateCalls& updates) {
-  const bool release = stage.context.strategy.gradients.release;
-  if (release || reduction_of_micro_batches(stage.graph) != nullptr)
+  const Strategy& strategy = stage.context.strategy;
+  const bool by_layer = strategy.gradients.release || shards_gradients(strategy);
+  if (by_layer || reduction_of_micro_batches(stage.graph) != nullptr)
     return std::make_unique<GradientReductions>(stage, updates);
   if (stage.layout.micro_batch_gradients)
     return std::make_unique<MergedGradients>(stage, collectives);

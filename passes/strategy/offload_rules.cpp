@@ -1,4 +1,4 @@
-// Rules about updates by the host, and about activations in its memory.
+// Rules about updates by the host, and about activations and parameters in its memory.
 #include "passes/strategy/offload_rules.h"
 
 #include <fmt/format.h>
@@ -60,6 +60,29 @@ Verdict activations_are_legal(const Job& job, const Strategy& strategy) {
         percent));
   }
   return Verdict::yes();
+}
+
+Verdict parameters_are_legal(const Job& job, const Strategy& strategy) {
+  if (!strategy.gathers.offload) return Verdict::yes();
+  const auto no = [](std::string_view why) {
+    return Verdict::no(fmt::format("offload_parameters: {}", why));
+  };
+  if (strategy.optimizer.offload_percent < 100 && !has_frozen(job)) {
+    return no(fmt::format(
+        "offload_optimizer_percent is {}; it must be 100 unless parameters are frozen: the host "
+        "updates what its memory holds",
+        strategy.optimizer.offload_percent));
+  }
+  if (strategy.optimizer.flatten != Flatten::fused) return no("flatten must be fused");
+  if (strategy.optimizer.overlap_offload)
+    return no("overlap_offload must be false: no parameters are copied back");
+  if (optimizer_shards(strategy) == 1 && experts_apart(strategy))
+    return no("ep and etp go with a sharding_degree above 1");
+  return Verdict::yes();
+}
+
+bool keeps_trained_on_host(const Strategy& strategy) {
+  return strategy.gathers.offload && strategy.optimizer.offload_percent == 100;
 }
 
 std::int64_t host_elements(const Strategy& strategy, std::int64_t updated) {

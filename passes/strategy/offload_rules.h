@@ -1,5 +1,5 @@
 // Offload rules say which strategies let the host update parameters, and how many it updates, and
-// which let its memory hold activations.
+// which let its memory hold activations and parameters.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,13 @@ Verdict paging_is_legal(const Job& job, const Strategy& strategy);
 
 /// Checks the rules of offload_activations_percent and offload_activations_layers.
 Verdict activations_are_legal(const Job& job, const Strategy& strategy);
+
+/// Checks the rules of offload_parameters. The host updates the trained parameters in its memory,
+/// so that either it updates all (offload_optimizer_percent 100), or only frozen ones are there.
+Verdict parameters_are_legal(const Job& job, const Strategy& strategy);
+
+/// Returns whether trained parameters are in the host's memory.
+bool keeps_trained_on_host(const Strategy& strategy);
 
 /// Returns how many of `updated` elements the host updates, rounded up.
 std::int64_t host_elements(const Strategy& strategy, std::int64_t updated);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "graph/program.h"
+#include "passes/strategy/offload_rules.h"
 #include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {
@@ -77,8 +78,10 @@ std::int64_t resident_limit(const Strategy& strategy) {
 }
 
 ResidentParameters resident_parameters(const Strategy& strategy) {
-  const bool alone = experts_apart(strategy) && shards_of(strategy, true) == 1;
-  return {resident_limit(strategy), shards_parameters(strategy) && alone};
+  const bool on_device = shards_parameters(strategy) && !keeps_trained_on_host(strategy);
+  const bool experts = experts_apart(strategy) && shards_of(strategy, true) == 1;
+  return {resident_limit(strategy), on_device && experts,
+          on_device && optimizer_shards(strategy) == 1};
 }
 
 bool updates_matrices(const Job& job) {

@@ -21,9 +21,10 @@ std::int64_t resident_limit(const Strategy& strategy);
 /// The parameters that stay whole in stage 3. cut_blocks needs nothing else of the strategy.
 struct ResidentParameters {
   std::int64_t limit = 0;  ///< they have up to so many elements
-  bool experts = false;    ///< those of experts do, since each of them is on one rank alone
+  bool experts = false;    ///< those of experts do: each is on one rank alone, in its memory
+  bool all = false;        ///< all trained ones do, as there are no other ranks
   bool has(const Tensor& parameter) const {
-    return elements(parameter.shape) <= limit || (experts && is_of_experts(parameter));
+    return all || elements(parameter.shape) <= limit || (experts && is_of_experts(parameter));
   }
 };
 ResidentParameters resident_parameters(const Strategy& strategy);

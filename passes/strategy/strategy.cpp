@@ -355,6 +355,7 @@ Verdict stage_three_is_meant(const Strategy& strategy) {
       {"reuse_distance_bytes", usual_is(FIELD(gathers.reuse_distance_bytes)), !use && !segment},
       {"persistence_threshold", usual_is(FIELD(gathers.persistence_threshold)), true},
       {"keep_gathered", usual_is(FIELD(gathers.keep)), !use && !segment},
+      {"offload_parameters", usual_is(FIELD(gathers.offload)), true},
   };
   for (const auto& [key, is_usual, counts] : requirements) {
     if (is_usual) continue;
@@ -380,10 +381,13 @@ Verdict sharding_is_legal(const Strategy& strategy) {
         fmt::format("sharding_stage is {}; it must be from 0 to 3", strategy.sharding_stage));
   }
   const bool by_context = strategy.cp > 1 && strategy.sharding_degree == 1;  // cp shards alone
-  if (!by_context && (strategy.sharding_stage > 0) != (strategy.sharding_degree > 1)) {
+  // A rank without others gathers from the host's memory.
+  const bool by_host = strategy.sharding_stage == 3 && strategy.gathers.offload;
+  if (!by_context && !by_host && (strategy.sharding_stage > 0) != (strategy.sharding_degree > 1)) {
     return Verdict::no(
         fmt::format("sharding_stage {} with sharding_degree {}: stages 1 to 3 go with a "
-                    "degree above 1, stage 0 with degree 1",
+                    "degree above 1, stage 0 with degree 1, and stage 3 also with "
+                    "offload_parameters",
                     strategy.sharding_stage, strategy.sharding_degree));
   }
   if (strategy.gradients.reduction == GradReduction::per_micro_batch &&
@@ -465,6 +469,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = offload_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = paging_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = activations_are_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = parameters_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = owners_are_legal(strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);

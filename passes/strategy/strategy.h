@@ -207,8 +207,9 @@ struct Strategy {
   std::int64_t cp = 1;  ///< ranks that share the tokens of each sequence
   std::int64_t ep = 1;  ///< ranks that share out the experts of a layer
   std::int64_t sharding_degree = 1;
-  std::int64_t sharding_stage = 0;  ///< at least 1 exactly when sharding_degree > 1
-  std::int64_t micro_batch = 1;     ///< sequences
+  /// At least 1 exactly when sharding_degree > 1 or cp shards alone; 3 also with gathers.offload.
+  std::int64_t sharding_stage = 0;
+  std::int64_t micro_batch = 1;  ///< sequences
   /// The parts of a micro-batch's tokens for each of which the head, with the loss, is called. A
   /// call also gives their gradients, so that only one part's logits exist (Hsu et al. 2024, Liger
   /// Kernel, arXiv 2410.10989, section 3.2).

@@ -193,8 +193,9 @@ bool always_shown(std::string_view key) {
 
 namespace {
 
-/// Whoever names no stage means the optimizer's.
+/// Whoever names no stage means the optimizer's, unless parameters are offloaded.
 std::int64_t implied_stage(const Strategy& strategy) {
+  if (strategy.gathers.offload) return 3;
   return strategy.sharding_degree > 1 ? 1 : 0;
 }
 

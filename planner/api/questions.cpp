@@ -25,7 +25,7 @@ void hold_stated(const Strategy& script, PlanQuestion& question) {
   for (const char* key :
        {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type", "main_parameter_type",
         "moment_type", "stochastic_rounding", "loss_chunks", "release_gradients",
-        "offload_optimizer_percent", "overlap_offload", "paged_states",
+        "offload_optimizer_percent", "overlap_offload", "paged_states", "offload_parameters",
         "offload_activations_percent", "offload_activations_layers"}) {
     const std::string value = field_text(script, key);
     if (is_fixed(constraints.fixed, key) || value == field_text(Strategy(), key)) continue;

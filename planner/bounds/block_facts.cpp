@@ -389,7 +389,7 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
               FIELD(pipeline.embedding_as_layers), FIELD(pipeline.send_slots), FIELD(rank_order),
               FIELD(gradients.bucket_bytes), FIELD(gradients.release), FIELD(recomputed.list),
               FIELD(offloaded.layers), FIELD(gathers.prefetch_depth), FIELD(gathers.max_live_bytes),
-              FIELD(gathers.reuse_distance_bytes), FIELD(gathers.keep));
+              FIELD(gathers.reuse_distance_bytes), FIELD(gathers.keep), FIELD(gathers.offload));
   // The room for experts' rows follows from the strategy itself, not from what is alike.
   if (target_.job.experts && strategy.ep > 1)
     plain.experts.rows_percent = rows_room(target_.job, target_.framework(), strategy).percent;

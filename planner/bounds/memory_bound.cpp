@@ -98,7 +98,8 @@ class ChunkCalls {
         strategy.gathers.persistence_threshold > 0 || classes_by_owner(strategy)) {
       return {};  // owners receive what others own only
     }
-    if (resident_parameters(strategy).experts) return {};  // some of a block's are not gathered
+    const ResidentParameters stay = resident_parameters(strategy);
+    if (stay.experts || stay.all) return {};  // some of a block's are not gathered
     const bool ahead = strategy.gathers.prefetch_depth > 0 &&
                        strategy.gathers.max_live_bytes == Bytes() && next < chain_.size();
     return chain_[i]->*read + (ahead ? chain_[next]->*read : Bytes());

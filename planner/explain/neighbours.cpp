@@ -7,6 +7,7 @@
 #include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/rank_orders.h"
+#include "passes/strategy/recompute_rules.h"
 #include "passes/strategy/strategy_fields.h"
 #include "planner/explain/sensitivity.h"
 #include "planner/space/recompute_forms.h"
@@ -235,6 +236,25 @@ void add_buckets(const Target& target, const Strategy& strategy, Reach reach, Ch
     changes.add("grad_bucket_bytes", size);
 }
 
+/// Adds what frees the memory of logits, gradients and activations, and may let a layout fit whose
+/// step is shorter; or what goes without it.
+void add_freed_memory(const Target& target, const Strategy& strategy, Changes& changes) {
+  const Job& job = target.job;
+  const Capabilities& can = target.framework().can;
+  if (can.repeats.loss_chunks.value || strategy.loss_chunks > 1) {
+    const std::int64_t chunks = usual_loss_chunks(job.vocab, job.hidden, job.sequence);
+    changes.add("loss_chunks", strategy.loss_chunks > 1 ? 1 : chunks);
+  }
+  if (strategy.gradients.release || (can.precision.release_gradients.value && job.clip_norm == 0))
+    changes.add("release_gradients", strategy.gradients.release ? "false" : "true");
+  if (strategy.offloaded.percent > 0) {
+    changes.add("offload_activations_percent", std::int64_t{0});
+  } else if (target.cluster().device.kind != DeviceKind::cpu_core &&
+             can.offload.activations.value.has(ActivationOffload::all_layers)) {
+    changes.add("offload_activations_percent", std::int64_t{100});
+  }
+}
+
 void add_memory_savers(const Target& target, const Strategy& strategy, Changes& changes) {
   const std::int64_t data = strategy.dp * strategy.sharding_degree;
   for (const std::int64_t stage : {2, 3}) {
@@ -251,8 +271,6 @@ void add_memory_savers(const Target& target, const Strategy& strategy, Changes& 
   }
   if (apart && target.framework().can.offload.paged_states.value && !strategy.optimizer.paged)
     changes.add({{"paged_states", "true"}});
-  if (apart && target.framework().can.offload.activations.value.has(ActivationOffload::all_layers))
-    changes.add("offload_activations_percent", std::int64_t{100});
   if (strategy.ep > 1) changes.add("expert_rows_percent", std::int64_t{100});
 }
 
@@ -279,6 +297,7 @@ std::vector<Fixed> neighbours(const Target& target, const Strategy& strategy, Re
   add_recompute(target, strategy, reach, changes);
   add_switches(target, strategy, changes);
   add_buckets(target, strategy, reach, changes);
+  add_freed_memory(target, strategy, changes);
   if (reach == Reach::to_fit) add_memory_savers(target, strategy, changes);
   return std::move(changes).all();
 }

@@ -73,7 +73,8 @@ enum class Reach : std::uint8_t {
   to_fit,
 };
 
-/// Returns changes of one choice each, among the choices that a search varies; a degree also trades
+/// Returns changes of one choice each, among the choices that a search varies and those that free
+/// memory (loss_chunks, release_gradients, activations in the host's memory); a degree also trades
 /// places with another one. Some may be illegal. None gives the strategy itself, and no two give
 /// the same strategy.
 std::vector<Fixed> neighbours(const Target& target, const Strategy& strategy, Reach reach);

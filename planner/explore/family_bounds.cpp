@@ -81,7 +81,7 @@ FamilyBounds::Sample FamilyBounds::find_sample(const Job& job, const Strategy& s
       plain.cp = 1;
       plain.sharding_degree =
           optimizer_shards(strategy) > 1 ? kShards[s] * expert_unit(strategy) : 1;
-      if (plain.sharding_degree == 1) plain.sharding_stage = 0;
+      if (plain.sharding_degree == 1 && !plain.gathers.offload) plain.sharding_stage = 0;
       plain.pipeline.split_boundary = plain.tokens.sequence_parallel = false;
       if (!job.experts) {
         plain.ep = Strategy().ep;

@@ -138,6 +138,7 @@ class Choices {
 
   std::vector<std::int64_t> sharding_stages(const Strategy& grid) const {
     if (is_fixed(fixed_, "sharding_stage")) return {grid.sharding_stage};
+    if (grid.gathers.offload) return within("sharding_stage", &Strategy::sharding_stage, {3});
     if (grid.cp * grid.sharding_degree == 1)
       return within("sharding_stage", &Strategy::sharding_stage, {grid.sharding_stage});
     const auto& has = grid.pp > 1 ? framework_.can.ranks.pipeline_sharding_stages

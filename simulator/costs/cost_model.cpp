@@ -117,14 +117,14 @@ CostModel CostModel::with_layer_factor(double factor) const {
 }
 
 Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors, std::size_t kind) const {
-  if (is_of_host(op.kind)) return of_host(op, tensors, kernels(kind).device);
+  if (is_of_host(op.kind) || op.stream == Stream::host)
+    return of_host(op, tensors, kernels(kind).device);
   const std::optional<Estimate> measured = measured_local(op, tensors);
   Estimate estimate = measured ? *measured : modelled_local(op, tensors, kernels(kind));
   estimate.of_calibration = measured.has_value();
   if (row(op.kind).op_class == OpClass::attention)
     estimate.time = estimate.time * attention_factor_;
-  // Ops on cores take longer in a step than one by one, where they find their operands in caches;
-  // their steps show by how much. Elsewhere what was measured stays.
+  // On cores ops take longer in a step than one by one. Elsewhere what was measured stays.
   if (measured && !host_executes()) return estimate;
   estimate.time = estimate.time * layer_factor_;
   estimate.spread = estimate.spread * layer_factor_;

@@ -222,12 +222,6 @@ class Replay {
     return Bytes(buffer.bytes.count() / bytes_of(DType::f32).count() * narrow_type.count());
   }
 
-  /// Whether the buffer lies in the host's memory.
-  bool on_host(const Buffer& buffer) const {
-    if (buffer.on_host) return true;
-    return false;
-  }
-
   /// Allocates the buffers that exist before the first step.
   void begin() {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -236,7 +230,7 @@ class Replay {
           framework_.memory.lazy_optimizer_state && buffer.role == TensorRole::optimizer_state;
       const bool computed =
           (computed_gradients(buffer) && !adds_up_in_f32_) || lies_by_layer(buffer);
-      if (buffer.persistent && !later && !computed && !shards_.has(b) && !on_host(buffer))
+      if (buffer.persistent && !later && !computed && !shards_.has(b) && !buffer.on_host)
         take_persistent(b);
     }
     shards_.begin();
@@ -260,7 +254,7 @@ class Replay {
   /// Allocates what a call needs of a buffer that lives between steps.
   void use_persistent(std::size_t b, bool updates) {
     const Buffer& buffer = program_.buffers[b];
-    if (shards_.has(b) || on_host(buffer)) return;
+    if (shards_.has(b) || buffer.on_host) return;
     // The update reads an f32 copy.
     if (updates && flat_.empty() && size_of(buffer) < buffer.bytes)
       flat_.push_back(blocks_.take(owned(DType::f32), flat_name_, TensorRole::gradient, 0));

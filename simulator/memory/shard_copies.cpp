@@ -48,6 +48,7 @@ ShardCopies::ShardCopies(const Program& program, const Framework& framework,
   for (const Buffer& buffer : program.buffers) {
     names_.push_back(names.of(buffer.name));
     casts_ = casts_ || buffer.role == TensorRole::master_parameter;
+    gradients_on_host_ |= buffer.role == TensorRole::gradient && buffer.on_host;
   }
   for (const Routine& routine : program.routines) root_.push_back(is_root(routine));
   flat_name_ = names.of("flat_parameters");
@@ -113,7 +114,8 @@ void ShardCopies::begin() {
   for (std::size_t b = 0; b < buffers_.size(); ++b) {
     const Buffer& buffer = program_.buffers[b];
     const bool frozen = buffer.role == TensorRole::frozen_parameter;
-    if (!buffers_[b] || !buffer.persistent || !is_of_parameters(buffer.role) || (casts_ && !frozen))
+    if (!buffers_[b] || !buffer.persistent || buffer.on_host || !is_of_parameters(buffer.role) ||
+        (casts_ && !frozen))
       continue;
     const DType type = program_.segments.front().dtype;
     const Bytes part =
@@ -230,7 +232,7 @@ void ShardCopies::before_call(std::size_t index) {
   // In backward the Program posts gathers ahead. The root group is whole already.
   const bool gathers = !of_block && routine.ops.size() == 1 && is_backward(routine.phase) &&
                        routine.ops[0].kind == OpKind::all_gather && routine.slots.size() == 2 &&
-                       routine.slots[0].kind == SlotKind::parameter_arena;
+                       routine.tensors[0].role == TensorRole::parameter;
   if (!gathers) return;
   const std::size_t b = call.bindings[1].buffer.index();
   if (root_buffers_[b] && !root_whole_.empty()) return;
@@ -324,7 +326,8 @@ void ShardCopies::scatter(Gradients& gradients) {
   blocks_.give(gradients.tensors);
   const Bytes shard(gradients.f32.count() / program_.sharding_degree);
   const Block part = blocks_.take(shard, shard_name_, TensorRole::gradient, kScatter);
-  if (!shards_.try_emplace(gradients.group, part).second) blocks_.give(part);  // it was added
+  if (gradients_on_host_ || !shards_.try_emplace(gradients.group, part).second)
+    blocks_.give(part);  // it was copied, or added
 }
 
 /// Frees the gradients of a layer that is updated within backward.

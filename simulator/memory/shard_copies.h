@@ -81,6 +81,7 @@ class ShardCopies {
   TensorBlocks& blocks_;
   bool active_ = false;
   bool casts_ = false;                ///< ops compute in another type than the parameters have
+  bool gradients_on_host_ = false;    ///< their shards leave the device as they are scattered
   bool at_end_ = false;               ///< gradients are reduced once per step
   std::vector<bool> buffers_;         // by buffer
   std::vector<bool> root_buffers_;    // by buffer: parameters of no layer, gathered

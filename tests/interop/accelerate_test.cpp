@@ -345,15 +345,20 @@ TEST(AccelerateDeepSpeed, UlyssesSharesSequences) {
   EXPECT_EQ(imported.strategy->sharding_degree, 4);
 }
 
-TEST(Accelerate, FrozenParametersMayBeOnTheHost) {
+TEST(Accelerate, ParametersMayBeOnTheHost) {
   const std::string text =
       "distributed_type: FSDP\nnum_processes: 8\nmixed_precision: bf16\nfsdp_config:\n"
       "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_offload_params: true\n";
-  EXPECT_NE(config_refusal(text).find("line 6: fsdp_config.fsdp_offload_params true: neither"),
-            std::string::npos);
-  ImportGiven given = beside_job();
-  given.job->adapters = Adapters{.targets = {AdapterTarget::query}};
-  EXPECT_TRUE(import_text(text, "config.yaml", given).strategy->gathers.offload);
+  const Strategy strategy = *import_text(text, "config.yaml", beside_job()).strategy;
+  EXPECT_TRUE(strategy.gathers.offload);
+  EXPECT_EQ(strategy.optimizer.offload_percent, 100);
+  const Strategy alone =
+      *import_text(with(text, "num_processes: 8", "num_processes: 1"), "config.yaml", beside_job())
+           .strategy;
+  EXPECT_TRUE(alone.gathers.offload);
+  EXPECT_EQ(alone.sharding_stage, 3);
+  const std::string usual = with(text, "offload_params: true", "offload_params: false");
+  EXPECT_FALSE(import_text(usual, "config.yaml", beside_job()).strategy->gathers.offload);
 }
 
 TEST(DeepSpeed, LimitsMayLackTheirStage) {

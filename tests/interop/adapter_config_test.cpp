@@ -147,6 +147,38 @@ TEST(AdapterConfig, NamesOfModulesAreThoseOfManyModels) {
   EXPECT_EQ(targets(R"(["q_proj", "o_proj"])", "mixtral-8x7b"), (Targets{query, out}));
 }
 
+// Names of modules of transformers' DeepseekV3Attention and of Megatron-Core's MLASelfAttention.
+// MiniCPM3-4B, by hand: 62 layers, 2560 to 768 and on to 40 heads of 96, 2560 to 256 + 32, 256 to
+// 40 heads of 128, 40 heads of 64 to 2560, and an MLP of 6400.
+TEST(AdapterConfig, LatentAttentionHasAdapters) {
+  using enum AdapterTarget;
+  using Targets = SetOf<AdapterTarget>;
+  const auto targets = [&](const std::string& names, const char* model) {
+    return import_for(with_targets(names), model).job->adapters->targets;
+  };
+  EXPECT_EQ(targets(R"(["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"])",
+                    "deepseek-v3"),
+            (Targets{query_down, query_up, kv_down, kv_up, out}));
+  EXPECT_EQ(targets(R"(["self_attn.q_proj", "kv_b_proj"])", "deepseek-v2-lite"),
+            (Targets{query, kv_up}));
+  EXPECT_EQ(targets(R"(["linear_q_down_proj", "linear_q_up_proj", "linear_kv_down_proj"])",
+                    "deepseek-v3"),
+            (Targets{query_down, query_up, kv_down}));
+  EXPECT_EQ(targets(R"(["linear_q_proj", "linear_kv_up_proj"])", "deepseek-v2-lite"),
+            (Targets{query, kv_up}));
+  ImportGiven given;
+  given.job = read_job("llama3-8b");
+  Job& job = *given.job;
+  job.layers = 62, job.hidden = 2560, job.ffn_hidden = 6400;
+  job.heads = job.kv_heads = 40;
+  job.latent = Latent{768, 256, 64, 32, 64};
+  const Imported all = import_text(with_targets("\"all-linear\""), "adapter_config.json", given);
+  EXPECT_EQ(trained_parameter_count(build_forward(*all.job, 1)),
+            62 * 16 *
+                ((2560 + 768) + (768 + 40 * 96) + (2560 + 288) + (256 + 40 * 128) +
+                 (40 * 64 + 2560) + 3 * (2560 + 6400)));
+}
+
 TEST(AdapterConfig, WholeModulesAreTrained) {
   const std::string text = with(kConfig, "\"modules_to_save\": null",
                                 R"("modules_to_save": ["embed_tokens", "lm_head"])");
@@ -197,12 +229,16 @@ TEST(AdapterConfig, WhatAJobCannotStateIsRefusedAtItsLine) {
 TEST(AdapterConfig, ModelsWithoutSuchAdaptersAreRefused) {
   const std::string all = with_targets("\"all-linear\"");
   expect_refused(all, "line 18: target_modules all-linear", "routers", "mixtral-8x7b");
-  expect_refused(all, "line 18: target_modules all-linear", "latent attention", "deepseek-v2-lite");
+  expect_refused(all, "line 18: target_modules all-linear", "routers", "deepseek-v2-lite");
   expect_refused(all, "line 18: target_modules all-linear", "behind its layers", "bert-base");
   expect_refused(with_targets("[\"gate_proj\"]"), "target_modules gate_proj (line 18)",
                  "adapters together", "mixtral-8x7b");
-  expect_refused(with_targets("[\"q_a_proj\"]"), "line 18: target_modules q_a_proj",
-                 "latent attention", "deepseek-v2-lite");
+  expect_refused(with_targets("[\"q_a_proj\"]"), "target_modules q_a_proj (line 18)",
+                 "queries have no latent", "deepseek-v2-lite");
+  expect_refused(with_targets("[\"q_proj\"]"), "target_modules q_proj (line 18)",
+                 "query_down and query_up", "deepseek-v3");
+  expect_refused(with_targets("[\"kv_b_proj\"]"), "target_modules kv_b_proj (line 18)",
+                 "keys and values have no latent", "llama3-8b");
 }
 
 TEST(AdapterConfig, UnknownKeysAreNamed) {

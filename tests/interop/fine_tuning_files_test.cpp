@@ -293,14 +293,14 @@ TEST(Axolotl, AdafactorHasWholeTensors) {
             std::string::npos);
 }
 
-TEST(Axolotl, FrozenParametersMayBeOnTheHost) {
+TEST(Axolotl, ParametersMayBeOnTheHost) {
   const std::string offload = "  offload_params: true\n";
   const Imported imported = import_run(with(kAxolotl, "datasets:", kFsdp + offload + "datasets:"));
   EXPECT_TRUE(imported.strategy->gathers.offload);
-  EXPECT_EQ(imported.strategy->optimizer.offload_percent, 0);
-  EXPECT_NE(trainer_refusal(with(without_4_bits(""), "datasets:", kFsdp + offload + "datasets:"))
-                .find("line 7: fsdp_config.offload_params true: neither updates by the host"),
-            std::string::npos);
+  EXPECT_EQ(imported.strategy->optimizer.offload_percent, 100);
+  const Imported full =
+      import_run(with(without_4_bits(""), "datasets:", kFsdp + offload + "datasets:"));
+  EXPECT_TRUE(full.strategy->gathers.offload);
 }
 
 TEST(Axolotl, AttentionIsEagerOnlyIfTheFileStatesIt) {

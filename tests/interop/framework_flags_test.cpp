@@ -45,9 +45,10 @@ TEST(FrameworkFlags, NameRecomputeAndPrecision) {
             "ShardingStrategy.HYBRID_SHARD");
   EXPECT_EQ(flags("torchtitan", DType::bf16, "recompute=full,recompute_list=1+3"),
             "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option 2");
-  EXPECT_EQ(flags("torchtitan", DType::bf16, "recompute=per_op,fp8=rowwise"),
-            "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "
-            "--model.converters float8 --quantize.linear.float8.recipe_name rowwise");
+  EXPECT_EQ(
+      flags("torchtitan", DType::bf16, "recompute=per_op,fp8=rowwise"),
+      "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "
+      "--model.converters quantize.linear.float8 --quantize.linear.float8.recipe_name rowwise");
   EXPECT_EQ(flags("bundled", DType::bf16, "recompute=full"), "");
 }
 

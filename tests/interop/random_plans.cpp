@@ -188,6 +188,11 @@ Plan random_megatron_plan(Random& random) {
   });
   drawn.attempt(FIELD(optimizer.overlap_offload), {true, false});
   drawn.attempt([&](Strategy& s) {
+    if (!coin(random)) return;
+    s.optimizer.offload_percent = 100;
+    s.gathers.offload = true;
+  });
+  drawn.attempt([&](Strategy& s) {
     if (coin(random)) s.offloaded = {100, std::int64_t(1 + random() % 3)};
   });
   drawn.attempt([&](Strategy& s) {

@@ -95,7 +95,6 @@ TEST(SettingOptions, ErrorsNameLineAndOption) {
   says("$(cat name)", "train.sh: at line 1: --config");
   says("llama3_8b --training.seq_len", "training.seq_len: it takes 1 value");
   says("llama3_8b --training.seq_len long", "training.seq_len long: a number is required");
-  says("llama3_8b --training.enable_cpu_offload", "copies to the host is not modelled");
   says("llama3_debugmodel_opt_in_bwd", "clip_norm is 1; the norm is of all gradients at once");
   says("llama3_8b --parallelism.tensor_paralel_degree 2",
        "did you mean parallelism.tensor_parallel_degree?");

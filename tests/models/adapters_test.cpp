@@ -101,8 +101,15 @@ TEST(Adapters, AreOfLayersThatAJobHas) {
   EXPECT_NE(with("mixtral-8x7b", {gate, down}), "");
   EXPECT_NE(with("mixtral-8x7b", {up, down}), "");
   EXPECT_EQ(with("mixtral-8x7b", {query, value}), "");
-  EXPECT_NE(with("deepseek-v3", {query}), "");
   EXPECT_EQ(with("deepseek-v3", {out}), "");
+  EXPECT_EQ(with("deepseek-v3", {query_down, query_up, kv_down, kv_up, out}), "");
+  for (const AdapterTarget target : {query, key, value, qkv})
+    EXPECT_NE(with("deepseek-v3", {target}), "");
+  EXPECT_EQ(with("deepseek-v2-lite", {query, kv_down, kv_up}), "");  // its queries have no latent
+  EXPECT_NE(with("deepseek-v2-lite", {query_down}), "");
+  EXPECT_NE(with("deepseek-v2-lite", {query_up}), "");
+  for (const AdapterTarget target : {query_down, query_up, kv_down, kv_up})
+    EXPECT_NE(with("llama3-8b", {target}), "");
 }
 
 // Gate, up and down of each of 8 experts in 32 layers have two matrices of rank 16.
@@ -122,6 +129,21 @@ TEST(Adapters, AreOfSharedExperts) {
   const Job job = adapted("deepseek-v2-lite", {down}, 8);
   EXPECT_EQ(trained_of(job),
             8 * ((10'944 + 2'048) + 26 * (2 * 1'408 + 2'048) + 26 * 64 * (1'408 + 2'048)));
+}
+
+// By hand r (rows + columns) of each product of attention in 61 layers of DeepSeek-V3 and in that of
+// its MTP module: 7168 to 1536 and on to 128 heads of 192, 7168 to 512 + 64, 512 to 128 heads of
+// 256, and 128 heads of 128 to 7168. Keys' shared columns and their latent have one A.
+TEST(Adapters, AreOfLatentAttention) {
+  const std::int64_t r = 16;
+  EXPECT_EQ(trained_of(adapted("deepseek-v3", {query_down}, r)), 62 * r * (7168 + 1536));
+  EXPECT_EQ(trained_of(adapted("deepseek-v3", {query_up}, r)), 62 * r * (1536 + 128 * 192));
+  EXPECT_EQ(trained_of(adapted("deepseek-v3", {kv_down}, r)), 62 * r * (7168 + 512 + 64));
+  EXPECT_EQ(trained_of(adapted("deepseek-v3", {kv_up}, r)), 62 * r * (512 + 128 * 256));
+  EXPECT_EQ(trained_of(adapted("deepseek-v3", {out}, r)), 62 * r * (128 * 128 + 7168));
+  EXPECT_EQ(trained_of(adapted("deepseek-v2-lite", {query}, r)), 27 * r * (2048 + 16 * 192));
+  Job job = adapted("deepseek-v3", {query_down, query_up, kv_down, kv_up, out}, r);
+  EXPECT_EQ(parse_job(job_text(job), "job"), job);
 }
 
 TEST(Frozen, SomeLayerIsTrained) {

@@ -197,6 +197,16 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"bundled", "paged_states=true", ""},
       {"huggingface-fsdp", "paged_states=true", ""},
       {"pytorch-fsdp", "paged_states=true", "paged_states"},
+      {"pytorch-fsdp", "sharding_degree=2,sharding_stage=3,offload_optimizer_percent=100",
+       "offload_optimizer_percent is 100", "torch.distributed.fsdp, CPUOffloadPolicy"},
+      {"pytorch-fsdp",
+       "sharding_degree=2,sharding_stage=3,offload_optimizer_percent=100,offload_parameters=true",
+       ""},
+      {"pytorch-fsdp", "sharding_degree=2,sharding_stage=3,offload_parameters=true",
+       "offload_parameters", "torch.distributed.fsdp, CPUOffloadPolicy"},
+      {"galvatron",
+       "sharding_degree=2,sharding_stage=3,offload_optimizer_percent=100,offload_parameters=true",
+       "offload_parameters", "Galvatron"},
       {"bundled", "sharding_degree=2,moment_type=fp8", "moment_type is fp8"},
       {"bundled", "pp=2,offload_activations_percent=40,offload_activations_layers=1", ""},
       {"bundled", "recompute=full,offload_activations_percent=100", ""},
@@ -276,6 +286,7 @@ constexpr const char* kFields[] = {
     "stochastic_rounding=true",
     "release_gradients=true",
     "offload_optimizer_percent=40",
+    "offload_parameters=true",
     "offload_activations_percent=100",
     "offload_activations_percent=30",
     "offload_activations_layers=1",
@@ -330,6 +341,7 @@ Drawn draw(Random& random, const Framework& framework) {
       changed.strategy.pipeline.virtual_stages = is_placed_as_v(schedule) ? 2 : 1;
     if (field == "virtual_stages=2" && !is_placed_as_v(schedule))
       changed.strategy.schedule = Schedule::one_f_one_b;
+    if (changed.strategy.gathers.offload) changed.strategy.optimizer.offload_percent = 100;
     if (accepts(framework, changed)) drawn = changed;
   }
   return drawn;
@@ -359,8 +371,8 @@ TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
     Random random(7);
     std::set<int> schedules, recomputes, exchanges, eights, gradients, masters, moments, stages;
     std::set<int> pipeline_stages;
-    bool offloads = false, overlaps = false, pipelines = false, splits = false, interleaves = false,
-         uneven = false;
+    bool offloads = false, overlaps = false, on_host = false, pipelines = false, splits = false,
+         interleaves = false, uneven = false;
     for (int i = 0; i < 300; ++i) {
       const auto [job, s, devices] = draw(random, framework);
       SCOPED_TRACE(framework.name + ": " + strategy_summary(s));
@@ -373,7 +385,8 @@ TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
       gradients.insert(int(s.precision.gradients));
       masters.insert(int(s.precision.main_parameters));
       moments.insert(int(s.precision.moments));
-      offloads |= s.optimizer.offload_percent > 0;
+      offloads |= s.optimizer.offload_percent > 0 && !s.gathers.offload;
+      on_host |= s.gathers.offload;
       overlaps |= s.optimizer.overlap_offload;
       pipelines |= s.pp > 1;
       splits |= s.mp > 1;
@@ -406,6 +419,7 @@ TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
     expect_seen(can.precision.moment_types.value, moments, name + ": moment_type");
     EXPECT_EQ(offloads, can.offload.optimizer.value) << name;
     EXPECT_EQ(overlaps, can.offload.overlap.value) << name;
+    EXPECT_EQ(on_host, can.offload.parameters.value) << name;
   }
 }
 

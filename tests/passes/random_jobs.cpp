@@ -177,6 +177,18 @@ void draw_optimizer(Random& random, Job& job) {
   if (coin(random)) job.loss_scale = LossScale{1024, 2, 0.5, 2};
 }
 
+/// As draw_experts_more(), half of the time.
+void draw_latent_targets(const Job& job, Adapters& adapters) {
+  using enum AdapterTarget;
+  Random random(std::uint64_t(job.seed) + 2);
+  if (coin(random)) return;
+  adapters.targets =
+      one_of<SetOf<AdapterTarget>>(random, {{kv_down}, {kv_down, kv_up, out}, {kv_up, up, down}});
+  const bool narrow = job.latent->q_rank > 0;
+  for (const AdapterTarget target : {narrow ? query_down : query, narrow ? query_up : query})
+    if (coin(random)) adapters.targets.add(target);
+}
+
 }  // namespace
 
 Job draw_job(Random& random) {
@@ -227,6 +239,7 @@ void draw_frozen(Random& random, Job& job) {
                                               {query, key, value, out, gate, up, down},
                                               {out, gate},
                                               {key, out}});
+    if (job.latent) draw_latent_targets(job, *frozen.adapters);
     if (random() % 3 == 0) frozen.adapters->trained = {"norm"};
     frozen.frozen_weights = one_of(random, {FrozenWeights::computed, FrozenWeights::computed,
                                             FrozenWeights::nf4, FrozenWeights::nf4_nested});

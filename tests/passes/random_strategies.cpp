@@ -442,6 +442,18 @@ void draw_layer_balance(Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
+/// Some of the draws have parameters in the host's memory, also on ranks without shards. Those that
+/// are trained are updated there.
+void draw_host_parameters(Draw& drawn) {
+  Random random(drawn.seed + 24576);
+  if (random() % (has_frozen(drawn.job) ? 2 : 4) != 0) return;
+  const Draw before = drawn;
+  if (!has_frozen(drawn.job) || coin(random)) drawn.strategy.optimizer = {.offload_percent = 100};
+  drawn.strategy.sharding_stage = 3;
+  drawn.strategy.gathers.offload = true;
+  if (!is_legal(drawn)) drawn = before;
+}
+
 }  // namespace
 
 Draw draw(std::uint64_t seed) {
@@ -458,6 +470,7 @@ Draw draw(std::uint64_t seed) {
   draw_release(drawn);
   draw_host_updates(drawn);
   draw_layer_balance(drawn);
+  draw_host_parameters(drawn);
   return drawn;
 }
 

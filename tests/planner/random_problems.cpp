@@ -243,6 +243,12 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
   });
   keep_if_legal([](Strategy& s) { s.optimizer.paged = true; });
   keep_if_legal([&](Strategy& s) {
+    if (random() % 2 == 0) return;
+    s.sharding_stage = 3;
+    s.optimizer = {.offload_percent = 100};
+    s.gathers.offload = true;
+  });
+  keep_if_legal([&](Strategy& s) {
     s.offloaded = {one_of<std::int64_t>(random, {20, 60, 100}), std::int64_t(random() % 3)};
   });
   keep_if_legal([&](Strategy& s) { s.sharding_stage = std::int64_t(1 + random() % 3); });

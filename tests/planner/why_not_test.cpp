@@ -1,10 +1,12 @@
 // Asked choices are set against searches, evaluations, and what a plan says of its runners-up.
 #include "planner/explain/why_not.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "passes/strategy/strategy_fields.h"
@@ -245,6 +247,33 @@ TEST(Neighbours, AreAsTheyWereAskedAndAllDifferent) {
       }
     }
   }
+}
+
+// What frees memory is tried where the framework can and the job allows it, and what a plan has of
+// it is left out.
+TEST(Neighbours, FreeMemoryWhereTheFrameworkCan) {
+  const auto changes = [](const char* framework, const char* fields, double clip_norm) {
+    Job job = nano_job();
+    job.clip_norm = clip_norm;
+    job.vocab = 1024;
+    const CostModel costs(small_cluster(), std::nullopt, framework_by_name(framework));
+    const Target target(job, costs, 4, Bytes());
+    std::set<std::string> all;
+    for (const Reach reach : {Reach::one_step, Reach::all, Reach::to_fit}) {
+      for (const Fixed& change : neighbours(target, parse_strategy(fields), reach)) {
+        const auto& [key, value] = change[0];
+        const bool frees = key == "loss_chunks" || key == "release_gradients" ||
+                           key == "offload_activations_percent";
+        if (frees) all.insert(fmt::format("{}={}", key, value));
+      }
+    }
+    return fmt::format("{}", fmt::join(all, " "));
+  };
+  EXPECT_EQ(changes("bundled", "dp=4", 0), "loss_chunks=16 release_gradients=true");
+  EXPECT_EQ(changes("bundled", "dp=4", 1), "loss_chunks=16");
+  EXPECT_EQ(changes("bundled", "dp=4,release_gradients=true,loss_chunks=2", 0),
+            "loss_chunks=1 release_gradients=false");
+  EXPECT_EQ(changes("megatron-lm-2021", "dp=4", 0), "");
 }
 
 TEST(Neighbours, LeaveTheRanksThatDegreesLeaveToTheData) {

@@ -172,6 +172,7 @@ TEST(NewerRuns, StateOnTheHostIsPredictedWhereTheRowSaysWhatIsThere) {
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.strategies.at(0).optimizer.offload_percent, 100);
+  EXPECT_TRUE(target.strategies.at(0).gathers.offload);
 }
 
 TEST(NewerRuns, ZeroBubblePipelinesHaveTheirSchedule) {

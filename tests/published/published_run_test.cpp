@@ -135,10 +135,12 @@ TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
   const PublishedRun all = of("HF + Deepspeed Zero 3 + Full Offload", "{}");
   EXPECT_EQ(all.zero_stage, 3);
   EXPECT_EQ(all.chosen.optimizer.offload_percent, 100);
+  EXPECT_TRUE(all.chosen.gathers.offload);
   EXPECT_EQ(checkpoints(all), CheckpointMemory::on_device);
   const PublishedRun half =
       of("HF + Deepspeed Zero 3 + Full Offload", "{\"Opt Offl\": \"Y\", \"Par Offl\": \"N\"}");
   EXPECT_EQ(half.chosen.optimizer.offload_percent, 100);
+  EXPECT_FALSE(half.chosen.gathers.offload);
   EXPECT_EQ(half.framework->name, "deepspeed");
   const PublishedRun other = of("Megatron + Deepspeed 3D", "{}");
   EXPECT_EQ(other.zero_stage, std::nullopt);

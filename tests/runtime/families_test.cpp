@@ -1,5 +1,6 @@
 // Training every family of models, with dropout and without, under splits of every kind: bytes as
 // predicted, and the model that one rank trains.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -261,6 +262,35 @@ TEST(Llama, QueriesThatGrowHaveOtherLosses) {
   const std::vector<double> without = losses();
   job.rotary.growth = {0.5, 3, 1};
   EXPECT_NE(losses(), without);
+}
+
+// Every product of latent attention has an adapter: the first of queries and of keys and values is
+// whole on each rank, and the second is split by heads.
+TEST(Llama, AdaptersOfLatentAttentionTrainTheSameModel) {
+  using enum AdapterTarget;
+  Job job = family_job("llama-nano", 0);
+  job.kv_heads = job.heads;
+  Job experts = job;
+  experts.experts = Experts{.count = 4, .chosen = 2, .ffn_hidden = 24, .shared_ffn_hidden = 16};
+  for (Job one : {job, experts}) {
+    for (const std::int64_t q_rank : {12, 0}) {
+      one.latent = Latent{q_rank, 10, 6, 4, 8};
+      one.adapters = Adapters{.rank = 3, .targets = {kv_down, kv_up, out}};
+      for (const AdapterTarget target : {query_down, query_up, query})
+        if ((target == query) == (q_rank == 0)) one.adapters->targets.add(target);
+      check_job(one, "job");
+      for (const char* way :
+           {"mp=2", "mp=2,sequence_parallel=true,dp=2", "pp=2,mp=2", "cp=2,dp=2",
+            "cp=2,mp=2,context_exchange=all_to_all", "sharding_degree=2,sharding_stage=3"}) {
+        SCOPED_TRACE(fmt::format("{} {}", way, job_text(one)));
+        for (const Recompute form : {Recompute::none, Recompute::full})
+          expect_model_of_one_rank(one, way, 2, form);
+      }
+      const std::string modules = "recompute_modules=latent_up_projection+core_attention";
+      expect_model_of_one_rank(one, "mp=2," + modules, 2, Recompute::modules);
+      if (one.experts) expect_model_of_one_rank(one, "dp=2,ep=2,expert_rows_percent=200");
+    }
+  }
 }
 
 // All heads are normed at once, so no rank has some of them.

@@ -61,11 +61,11 @@ bool matters(const std::string& key, const Draw& draw) {
   return true;
 }
 
-/// SeenValues of a switch as its file says them.
-using SeenValues = std::map<std::string, std::set<std::string>>;
+/// Values of a switch as its file says them.
+using DrawnValues = std::map<std::string, std::set<std::string>>;
 
-SeenValues drawn_values() {
-  SeenValues values;
+DrawnValues drawn_values() {
+  DrawnValues values;
   for (std::uint64_t seed = 1; seed <= kFixedDraws; ++seed) {
     const Draw drawn = draw(seed);
     EXPECT_EQ(grid_of(drawn.strategy).world_size(), drawn.devices);
@@ -88,7 +88,7 @@ const std::map<std::string, std::set<std::string>> kSimulatedWords = {
 std::string quoted(const std::string& word) { return '"' + word + '"'; }
 
 TEST(RandomCoverage, EveryValueOfEverySwitchIsDrawn) {
-  const SeenValues drawn = drawn_values();
+  const DrawnValues drawn = drawn_values();
   const Json usual = parse_json(strategy_text(Strategy{}), "strategy");
   for (const auto& [key, value] : usual.items()) {
     SCOPED_TRACE(key);
@@ -115,7 +115,7 @@ TEST(RandomCoverage, EveryValueOfEverySwitchIsDrawn) {
 }
 
 TEST(RandomCoverage, DegreesAndLayoutsAreOfManyKinds) {
-  const SeenValues drawn = drawn_values();
+  const DrawnValues drawn = drawn_values();
   for (const char* key : {"mp", "pp", "dp", "sharding_degree"}) {
     EXPECT_GE(drawn.at(key).size(), 4u) << key;
   }

@@ -213,7 +213,7 @@ def check_refusals(folder):
     """Three lines: what is too large and by how much, the first change of a practitioner, its command."""
     ran(OK, "init", "job", "--based-on", "llama3-8b", "--sequence", 2048, "--global-batch", 32, "-o", "ft.json", folder=folder)
     asked = ("ft.json", "--cluster", "dgx-a100-40gb", "--devices", 4, "--framework")
-    for framework, change in (("pytorch-fsdp", "on 8 devices"), ("deepspeed", "offload_optimizer_percent=")):
+    for framework, change in (("pytorch-fsdp", "offload_parameters=true"), ("deepspeed", "offload_optimizer_percent=")):
         text = ran(INFEASIBLE, "plan", *asked, framework, folder=folder).stderr
         check_size(text, 4)  # a long command goes on behind a backslash
         text = text.replace(" \\\n", "")

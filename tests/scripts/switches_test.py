@@ -27,7 +27,7 @@ def every_field_of_a_strategy_has_a_row(scratch):
                        "main_parameter_type", "moment_type", "stochastic_rounding",
                        "rank_order", "ep", "etp", "expert_dispatch", "expert_rows_percent", "overlap_shared_experts",
                        "overlap_expert_exchange", "recompute_modules",
-                       "offload_optimizer_percent", "overlap_offload", "paged_states"}, missing
+                       "offload_optimizer_percent", "overlap_offload", "paged_states", "offload_parameters"}, missing
 
 
 def a_row_is_simulated_and_executed():

@@ -407,7 +407,13 @@ TEST(AllocationReplay, ScatteredGradientsStayAsShards) {
     EXPECT_EQ(rest_of(TensorRole::optimizer_state), Bytes());
     EXPECT_GT(rest_of(TensorRole::parameter), Bytes());
     EXPECT_LT(rest().allocated, whole - Bytes(std::int64_t(8 * owned)));
-    EXPECT_EQ(rest_of(TensorRole::parameter), Bytes());
+    Strategy strategy = parse_strategy(std::string(text) + ",offload_optimizer_percent=100");
+    if (strategy.sharding_stage < 3) continue;
+    strategy.gathers.offload = true;
+    const auto on_host = lower({job, strategy, framework});
+    EXPECT_EQ(replay_allocations(on_host[0], framework, kNoLimit)
+                  .by_role[std::size_t(TensorRole::parameter)],
+              Bytes());
   }
 }
 
