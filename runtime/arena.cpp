@@ -150,7 +150,7 @@ void keep_updated(const Tensor& state, std::int64_t begin, std::int64_t end,
   std::int64_t first = 0, last = elements(state.shape);
   if (state.on_host || (!state.arena && end > 0)) {
     first = begin;
-    last = end;
+    last = end > 0 ? end : last;
   } else if (end > 0) {
     std::erase_if(ranges, [&](const OwnedRange& range) {
       return range.arena_offset < begin || range.arena_offset >= end;

@@ -24,8 +24,8 @@ class ExampleRows {
 
   std::int64_t sequence() const { return sequence_; }
   /// Returns whether each of the ranks that share a sequence has an equal part of each example, in
-  /// two chunks (Transformer Engine, thd_partition_indices): with Job::balanced, if the lengths are
-  /// multiples of 2 ranks, and the job has no dropout, which is drawn by places in whole sequences.
+  /// two chunks (Transformer Engine, thd_partition_indices). They do with Job::balanced if lengths
+  /// are multiples of 2 ranks. Dropout, which is drawn by places in whole sequences, excludes it.
   bool cuts_examples(std::int64_t ranks) const;
   /// Calls visit(sequence, begin, tokens) for each example of the first `sequences` of a step, in
   /// order. It begins at position `begin` of its sequence.

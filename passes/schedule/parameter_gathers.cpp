@@ -189,13 +189,13 @@ void ParameterGathers::begin_step(const std::vector<ParameterUse>& calls) {
     }
   }
   // In chain order, which is the order of forward.
-  resident_gather_.resize(layout_.instances.size());
+  resident_gathers_.resize(layout_.instances.size());
   resident_copies_.resize(layout_.instances.size());
   for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
     for (const std::size_t g : resident_) {
       if (groups_[g].instance != i) continue;
       const Binding into{arenas_.resident, place_in(resident_, g).value_or(Bytes()), {}};
-      resident_gather_[i] = gather(g, Use{}, into, {}, resident_copies_[i]);
+      resident_gathers_[i].push_back(gather(g, Use{}, into, {}, resident_copies_[i]));
     }
   }
 }
@@ -387,7 +387,7 @@ std::vector<Wait> ParameterGathers::before_use() {
 std::vector<Wait> ParameterGathers::resident_waits(std::size_t instance, bool tied) {
   std::vector<Wait> waits;
   const auto add = [&](std::size_t i) {
-    if (resident_gather_[i]) waits.push_back({*resident_gather_[i], {}});
+    for (const std::size_t call : resident_gathers_[i]) waits.push_back({call, {}});
   };
   add(instance);
   std::ranges::move(std::exchange(resident_copies_[instance], {}),

@@ -136,8 +136,8 @@ class ParameterGathers : StageCalls {
   std::size_t now_ = 0;             ///< the use that comes next, or whose calls are being issued
   std::size_t calls_done_ = 0;      ///< calls of the use `now_` that are issued
   Bytes live_;
-  std::vector<std::optional<std::size_t>> resident_gather_;  ///< by instance
-  std::vector<std::vector<BufferId>> resident_copies_;       ///< by instance, until its first call
+  std::vector<std::vector<std::size_t>> resident_gathers_;  ///< by instance
+  std::vector<std::vector<BufferId>> resident_copies_;      ///< by instance, until its first call
   std::vector<BufferId> read_copies_;  ///< whose gathers the next use, or a call before it, awaits
   std::map<std::size_t, std::size_t> broadcast_;  ///< by group: the latest call
 };

@@ -45,12 +45,11 @@ struct Use {
 std::unique_ptr<GradientSink> gradient_sink(StageContext& stage, StepCollectives& collectives,
                                             UpdateCalls& updates) {
   const Strategy& strategy = stage.context.strategy;
-  const bool by_layer = strategy.gradients.release || shards_gradients(strategy);
-  if (by_layer || reduction_of_micro_batches(stage.graph) != nullptr)
+  if (strategy.gradients.release || shards_gradients(strategy) ||
+      reduction_of_micro_batches(stage.graph) != nullptr)
     return std::make_unique<GradientReductions>(stage, updates);
-  if (stage.layout.micro_batch_gradients)
-    return std::make_unique<MergedGradients>(stage, collectives);
-  return nullptr;
+  return stage.layout.micro_batch_gradients ? std::make_unique<MergedGradients>(stage, collectives)
+                                            : nullptr;
 }
 
 class StageScheduler : StageCalls {

@@ -73,8 +73,9 @@ class Changes {
     if (apart && offload.paged_states.value) add_switch("paged_states", "paged states");
     if (apart && offload.activations.value.has(ActivationOffload::all_layers))
       add_offload("offload_activations_percent", {"100"}, "activations in the host's memory");
-    if (offload.parameters.value && std::ranges::find(found_.fitting, ChangeKind::offload,
-                                                      &FittingChange::kind) == found_.fitting.end())
+    if (apart && offload.parameters.value &&
+        std::ranges::find(found_.fitting, ChangeKind::offload, &FittingChange::kind) ==
+            found_.fitting.end())
       add_first({with(ChangeKind::offload,
                       {{"offload_parameters", "true"}, {"offload_optimizer_percent", "100"}})},
                 "parameters in the host's memory");

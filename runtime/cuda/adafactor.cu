@@ -30,16 +30,10 @@ struct Factored {
   /// Calls work(element, g factor / sqrt(C)) for the elements of a row.
   template <class Work>
   __device__ void for_each_element(std::int64_t row, float factor, Work work) const {
-    const int count = int(part.columns);
-    for_each_batch(count, [&](int first) {
-      const Batch gradient(gradients, row * part.columns, first, count),
-          column(columns, first, count);
-#pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        const int i = first + k * int(blockDim.x);
-        if (i < count) work(row * count + i, factor * gradient[k] / sqrtf(column[k]));
-      }
-    });
+    for (std::int64_t i = threadIdx.x; i < part.columns; i += blockDim.x) {
+      const std::int64_t at = row * part.columns + i;
+      work(at, factor * load_any(gradients.type, gradients.at, at) / sqrtf(columns[i]));
+    }
   }
   __device__ float factor_of(std::int64_t row, double mean) const {
     return float(factor() / sqrt(rows[row] / mean));

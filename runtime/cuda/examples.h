@@ -1,6 +1,8 @@
 // Where the examples of a step's sequences begin and end, in device memory.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "runtime/backend.h"
@@ -18,8 +20,7 @@ struct ExampleTable {
   std::int64_t micro_batch = 0, sequence = 0;
 
   /// Returns whether the job states lengths of examples. If not, a sequence is one example.
-  PLIMSOLL_ANYWHERE bool reads() const { return begins != nullptr; }
-#ifdef __CUDACC__
+  __device__ __host__ bool reads() const { return begins != nullptr; }
   /// Returns the first position of the example of the token at `position` of sequence `of`.
   __device__ std::int64_t begin(std::int64_t of, std::int64_t position) const {
     return begins[at(of, position)];
@@ -55,7 +56,6 @@ struct ExampleTable {
   __device__ std::int64_t at(std::int64_t of, std::int64_t position) const {
     return (call->micro_batch * micro_batch + of) * sequence + position;
   }
-#endif
 };
 
 }  // namespace plimsoll

@@ -20,23 +20,6 @@ using Block = TensorBlocks::Block;
 
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 
-std::vector<RoutineEvents> events_of(const Program& program, const Framework& framework,
-                                     TensorNames& names) {
-  std::vector<RoutineEvents> events;
-  for (std::size_t r = 0; r < program.routines.size(); ++r) {
-    RoutineEvents read = read_events(program.routines[r], framework, names);
-    const auto calls = std::ranges::count_if(
-        program.calls, [&](const Call& call) { return call.routine.index() == r; });
-    // A step of one micro-batch has no output of the micro-batch before.
-    std::erase_if(read.events, [&](const StorageEvent& event) {
-      const TensorStorage& storage = read.storages[event.storage];
-      return calls < 2 && storage.stays && storage.output;
-    });
-    events.push_back(std::move(read));
-  }
-  return events;
-}
-
 bool lies_in_tensors(SlotKind kind) {
   return kind == SlotKind::saved || kind == SlotKind::saved_for_weights ||
          kind == SlotKind::offloaded || kind == SlotKind::deferred;
@@ -170,16 +153,14 @@ class Replay {
   }
 
   bool copies_gradients() const {
-    return framework_.memory.gradients == GradientMemory::as_computed ||
-           framework_.memory.gradients == GradientMemory::bf16_also_in_f32;
+    return framework_.memory.gradients >= GradientMemory::as_computed;
   }
 
   /// Whether the buffer has gradients that exist from a layer's backward to the update.
   bool lies_by_layer(const Buffer& buffer) const {
-    const bool alone =
-        program_.grid[Axis::dp] * program_.grid[Axis::sharding] * program_.grid[Axis::cp] == 1;
+    const bool alone = program_.grid.world_size() == program_.grid[Axis::mp];
     return framework_.memory.gradients == GradientMemory::by_layer && alone &&
-           buffer.role == TensorRole::gradient && buffer.persistent;
+           buffer.role == TensorRole::gradient && buffer.persistent && !buffer.on_host;
   }
 
   /// Whether sharding scatters gradients in backward (stages 2 and 3), so that only shards stay.

@@ -114,8 +114,9 @@ class RoutineReader {
   void divide_loss_gradients() {
     for (const Op& op : routine_.ops) {
       if (op.kind != OpKind::cross_entropy_backward) continue;
-      Bytes& gradient = bytes_[storage_[op.outputs[0].index()]];
-      gradient = Bytes(gradient.count() / kLossParts);
+      const std::size_t gradient = storage_[op.outputs[0].index()];
+      for (std::size_t t = 0; t < storage_.size(); ++t)
+        if (storage_[t] == gradient) bytes_[t] = Bytes(bytes_[t].count() / kLossParts);
     }
   }
 
@@ -425,6 +426,23 @@ class RoutineReader {
 
 RoutineEvents read_events(const Routine& routine, const Framework& framework, TensorNames& names) {
   return RoutineReader(routine, framework, names).read();
+}
+
+std::vector<RoutineEvents> events_of(const Program& program, const Framework& framework,
+                                     TensorNames& names) {
+  std::vector<RoutineEvents> events;
+  for (std::size_t r = 0; r < program.routines.size(); ++r) {
+    RoutineEvents read = read_events(program.routines[r], framework, names);
+    const auto calls = std::ranges::count_if(
+        program.calls, [&](const Call& call) { return call.routine.index() == r; });
+    // A step of one micro-batch has no output of the micro-batch before.
+    std::erase_if(read.events, [&](const StorageEvent& event) {
+      const TensorStorage& storage = read.storages[event.storage];
+      return calls < 2 && storage.stays && storage.output;
+    });
+    events.push_back(std::move(read));
+  }
+  return events;
 }
 
 }  // namespace plimsoll

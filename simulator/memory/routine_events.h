@@ -56,5 +56,8 @@ class TensorNames {
 /// Reads the events of a routine. A framework's memory beside the Program's tensors is among them:
 /// copies that live as long as another tensor, and memory that an op has while it runs.
 RoutineEvents read_events(const Routine& routine, const Framework& framework, TensorNames& names);
+/// Returns the events of all routines of a Program.
+std::vector<RoutineEvents> events_of(const Program& program, const Framework& framework,
+                                     TensorNames& names);
 
 }  // namespace plimsoll

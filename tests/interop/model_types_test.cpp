@@ -489,29 +489,5 @@ TEST(ModelTypes, ListsOfLayersCountWhereAllLayersAreAlike) {
   }
 }
 
-TEST(ModelTypes, TypesOfLayersSayWhichHaveExpertsAndWhichAWindow) {
-  const std::string lite = R"({"first_k_dense_replace": 0, "n_routed_experts": 4,
-                               "num_key_value_heads": 4, "mlp_layer_types": )";
-  const auto pattern = [&](const std::string& types) {
-    return read_config(lite + types + "}", "glm4_moe_lite").job->experts->pattern;
-  };
-  EXPECT_EQ(pattern(R"(["dense", "sparse"])"), (std::vector{false, true}));
-  EXPECT_TRUE(pattern(R"(["sparse", "sparse"])").empty());
-  EXPECT_NE(fault(config(lite + R"(["sparse"]})", "glm4_moe_lite")), "");
-  EXPECT_NE(fault(config(lite + R"(["sparse", "other"]})", "glm4_moe_lite")), "");
-  const auto windows = [](const std::string& letters) {
-    return read_config(R"({"num_hidden_layers": 4, "sliding_window": 16,
-                           "sliding_window_pattern": )" +
-                           letters + "}",
-                       "exaone4")
-        .job->window_pattern;
-  };
-  EXPECT_EQ(windows("\"LLLG\""), (std::vector{true, true, true, false}));
-  EXPECT_EQ(windows("\"L\""), (std::vector{true, true, true, false}));  // the last is global
-  EXPECT_EQ(windows("2"), (std::vector{true, false}));
-  EXPECT_NE(fault(config(R"({"sliding_window": 16, "sliding_window_pattern": "LX"})", "exaone4")),
-            "");
-}
-
 }  // namespace
 }  // namespace plimsoll

@@ -131,8 +131,8 @@ TEST(Adapters, AreOfSharedExperts) {
             8 * ((10'944 + 2'048) + 26 * (2 * 1'408 + 2'048) + 26 * 64 * (1'408 + 2'048)));
 }
 
-// By hand r (rows + columns) of each product of attention in 61 layers of DeepSeek-V3 and in that of
-// its MTP module: 7168 to 1536 and on to 128 heads of 192, 7168 to 512 + 64, 512 to 128 heads of
+// By hand r (rows + columns) of each product of attention in 61 layers of DeepSeek-V3 and in that
+// of its MTP module: 7168 to 1536 and on to 128 heads of 192, 7168 to 512 + 64, 512 to 128 heads of
 // 256, and 128 heads of 128 to 7168. Keys' shared columns and their latent have one A.
 TEST(Adapters, AreOfLatentAttention) {
   const std::int64_t r = 16;

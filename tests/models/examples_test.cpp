@@ -209,7 +209,11 @@ TEST(Examples, AreCutIntoPartsOfEqualScores) {
     const bool cut = parts < 8;
     EXPECT_EQ(ExampleRows(job).cuts_examples(parts), cut);
     const double balanced = slowest_rank(job, {.parts = parts}).mean;
-    cut ? EXPECT_NEAR(balanced, 1, 1e-9) : EXPECT_GT(balanced, 1.05);
+    if (cut) {
+      EXPECT_NEAR(balanced, 1, 1e-9);
+    } else {
+      EXPECT_GT(balanced, 1.05);
+    }
   }
   EXPECT_FALSE(ExampleRows(job).cuts_examples(1));
   job.dropout = 0.1;

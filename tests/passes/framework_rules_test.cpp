@@ -63,7 +63,8 @@ TEST(FrameworkRules, OwnersOfMatricesAreThoseOfMuon) {
   EXPECT_EQ(reason("torchtitan", "2"), "");
   EXPECT_NE(reason("pytorch-fsdp", "2").find("has no owners of matrices"), std::string::npos);
   job.optimizer.kind = OptimizerKind::adafactor;
-  for (const char* framework : {"megatron-lm", "torchtitan", "pytorch-fsdp"})
+  EXPECT_NE(reason("megatron-lm", "1").find("owners"), std::string::npos);
+  for (const char* framework : {"torchtitan", "pytorch-fsdp"})
     EXPECT_NE(reason(framework, "2").find("owners"), std::string::npos) << framework;
 }
 

@@ -358,14 +358,13 @@ void draw_strategy(Random& random, Draw& drawn) {
 /// stay as they are.
 void draw_states(Random& random, Draw& drawn) {
   const Draw before = drawn;
-  const Strategy usual;
   Strategy& strategy = drawn.strategy;
-  strategy.optimizer.cast_placement = usual.optimizer.cast_placement;
-  strategy.optimizer.flatten = usual.optimizer.flatten;
-  strategy.owners = usual.owners;
-  strategy.gathers.bucket_bytes = usual.gathers.bucket_bytes;
-  strategy.gathers.segment_broadcast_bytes = usual.gathers.segment_broadcast_bytes;
-  if (strategy.gathers.unit >= ParameterGather::use) strategy.gathers.unit = usual.gathers.unit;
+  strategy.optimizer.cast_placement = {};
+  strategy.optimizer.flatten = {};
+  strategy.owners = {};
+  strategy.gathers.bucket_bytes = Strategy().gathers.bucket_bytes;
+  strategy.gathers.segment_broadcast_bytes = Strategy().gathers.segment_broadcast_bytes;
+  if (strategy.gathers.unit >= ParameterGather::use) strategy.gathers.unit = {};
   PrecisionChoices& precision = strategy.precision;
   precision.main_parameters = one_of(random, {MasterType::f32, MasterType::none, MasterType::none});
   precision.moments =
@@ -402,11 +401,10 @@ void draw_host_updates(Draw& drawn) {
   Random random(drawn.seed + 20480);
   if (coin(random)) return;
   const Draw before = drawn;
-  const Strategy usual;
   OptimizerChoices& optimizer = drawn.strategy.optimizer;
   optimizer.offload_percent = one_of<std::int64_t>(random, {100, 60, 50, 25, 3});
   optimizer.overlap_offload = coin(random);
-  if (coin(random)) optimizer.flatten = usual.optimizer.flatten;
+  if (coin(random)) optimizer.flatten = {};
   if (!is_legal(drawn) || random() % 3 == 0) {
     optimizer.offload_percent = 0;
     optimizer.overlap_offload = false;
@@ -415,19 +413,17 @@ void draw_host_updates(Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
-/// Some of the draws without a pipeline free gradients in backward, with what goes with that. Their
-/// job clips none, and a rank has one micro-batch.
+/// Some draws without a pipeline free gradients in backward; their job clips none.
 void draw_release(Draw& drawn) {
   Random random(drawn.seed + 16384);
   if (coin(random) || drawn.strategy.pp > 1) return;
   const Draw before = drawn;
-  const Strategy usual;
   Strategy& strategy = drawn.strategy;
   strategy.gradients.release = true;
   drawn.job.clip_norm = 0;
   strategy.micro_batch = drawn.job.global_batch / (strategy.dp * strategy.sharding_degree);
-  strategy.optimizer = usual.optimizer;
-  strategy.gradients.merge = usual.gradients.merge;
+  strategy.optimizer = {};
+  strategy.gradients.merge = {};
   strategy.precision.main_gradients = strategy.precision.gradients;
   if (!is_legal(drawn)) drawn = before;
 }
@@ -442,8 +438,7 @@ void draw_layer_balance(Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
-/// Some of the draws have parameters in the host's memory, also on ranks without shards. Those that
-/// are trained are updated there.
+/// Some draws have parameters in the host's memory, where those that are trained are updated.
 void draw_host_parameters(Draw& drawn) {
   Random random(drawn.seed + 24576);
   if (random() % (has_frozen(drawn.job) ? 2 : 4) != 0) return;

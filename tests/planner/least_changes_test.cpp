@@ -281,8 +281,10 @@ TEST(LeastChanges, ActivationsInTheHostsMemoryAreTried) {
 TEST(LeastChanges, LeaveOutWhatTheRequestHolds) {
   const auto notes = [](Fixed fixed) {
     SearchRequest request = request_of(4, std::move(fixed));
-    request.target.costs = std::make_shared<const CostModel>(small_cluster(), std::nullopt,
-                                                             framework_by_name("megatron-lm"));
+    Cluster cluster = small_cluster();
+    cluster.device.kind = DeviceKind::gpu;  // with separate memory
+    request.target.costs =
+        std::make_shared<const CostModel>(cluster, std::nullopt, framework_by_name("megatron-lm"));
     const FoundChanges found = least_changes(request, false, [](std::int64_t) { return true; });
     EXPECT_FALSE(found.proven);
     return found.notes.back();

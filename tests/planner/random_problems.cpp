@@ -42,6 +42,7 @@ void draw_experts(std::mt19937_64& random, Job& job) {
   if (more() % 4 == 0) experts.dense_ffn_hidden = job.heads * 4;
   if (more() % 4 == 0) experts.latent_hidden = one_of<std::int64_t>(more, {4, 10});
   if (experts.balance_loss > 0 && more() % 3 == 0) experts.balance_sequences = 2;
+  experts.balance_layers = experts.balance_sequences == 2 && more() % 3 == 0;
   experts.drop_overflow = more() % 2 == 0;
   job.experts = experts;
 }

@@ -249,8 +249,8 @@ TEST(Neighbours, AreAsTheyWereAskedAndAllDifferent) {
   }
 }
 
-// What frees memory is tried where the framework can and the job allows it, and what a plan has of
-// it is left out.
+// A change that frees memory is tried where framework and job allow it. One that a plan has already
+// is left out.
 TEST(Neighbours, FreeMemoryWhereTheFrameworkCan) {
   const auto changes = [](const char* framework, const char* fields, double clip_norm) {
     Job job = nano_job();

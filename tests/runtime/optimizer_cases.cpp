@@ -459,32 +459,6 @@ void add_arena_cases(Cases& cases, std::int64_t count) {
 
 }  // namespace
 
-OpCase small_update(std::int64_t count, bool stochastic, std::int64_t parts) {
-  const auto arena = [&](const char* name, double value, DType type) {
-    return Operand{
-        name, {count}, std::vector<double>(std::size_t(count), value), type, TensorRole::activation,
-        true};
-  };
-  AdamParams params{.learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
-  params.stochastic = stochastic;
-  params.seed = 7;
-  const Operand p = arena("p", 1, DType::bf16), g = arena("g", 1, DType::bf16),
-                m = arena("m", 0, DType::f32), v = arena("v", 0, DType::f32);
-  const Operand scalars{
-      "scalars", {kScalars}, {1, 0, 0, 1, 1, 0, 0, 0}, DType::f32, TensorRole::scalar};
-  OpCase c = make_case("update", OpKind::adamw, params, {p, g, m, v, scalars}, {p, m, v});
-  Segment segment;
-  segment.parameter = "layer.weight";
-  segment.shape = {count * parts / 64, 64 / parts};
-  if (parts > 1) segment.split = Split{1, Axis::mp, parts};
-  c.program.grid.degree[std::size_t(Axis::mp)] = parts;
-  c.at[std::size_t(Axis::mp)] = parts - 1;
-  segment.elements = count;
-  c.program.segments = {segment};
-  c.program.buckets = {{0, count}};
-  return c;
-}
-
 std::vector<OpCase> optimizer_cases(const OpSizes& z) {
   Cases cases;
   add_scalar_cases(cases);
@@ -492,7 +466,7 @@ std::vector<OpCase> optimizer_cases(const OpSizes& z) {
   add_arena_cases(cases, z.arena_elements);
   const std::int64_t side = std::int64_t(std::sqrt(double(z.arena_elements)));
   add_factored_cases(cases, "/matrix", side, side + 3, {.rows = side, .columns = side + 3});
-  add_factored_cases(cases, "/wide", 3, 5 * side * side, {.rows = 3, .columns = 5 * side * side});
+  add_factored_cases(cases, "/wide", 3, 5 * side, {.rows = 3, .columns = 5 * side});
   add_factored_cases(cases, "/vector", side, 1, {.rows = side, .columns = 1});
   // Parts of rows, of which one is padding, and of columns that two ranks have.
   add_factored_cases(cases, "/rows", side, side + 3, {.rows = 2 * side - 1, .columns = side + 3});

@@ -409,4 +409,30 @@ bool run_optimizer_reference(const OpCase& c, Values& values) {
   }
 }
 
+OpCase small_update(std::int64_t count, bool stochastic, std::int64_t parts) {
+  const auto arena = [&](const char* name, double value, DType type) {
+    return Operand{
+        name, {count}, std::vector<double>(std::size_t(count), value), type, TensorRole::activation,
+        true};
+  };
+  AdamParams params{.learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
+  params.stochastic = stochastic;
+  params.seed = 7;
+  const Operand p = arena("p", 1, DType::bf16), g = arena("g", 1, DType::bf16),
+                m = arena("m", 0, DType::f32), v = arena("v", 0, DType::f32);
+  const Operand scalars{
+      "scalars", {kScalars}, {1, 0, 0, 1, 1, 0, 0, 0}, DType::f32, TensorRole::scalar};
+  OpCase c = make_case("update", OpKind::adamw, params, {p, g, m, v, scalars}, {p, m, v});
+  Segment segment;
+  segment.parameter = "layer.weight";
+  segment.shape = {count * parts / 64, 64 / parts};
+  if (parts > 1) segment.split = Split{1, Axis::mp, parts};
+  c.program.grid.degree[std::size_t(Axis::mp)] = parts;
+  c.at[std::size_t(Axis::mp)] = parts - 1;
+  segment.elements = count;
+  c.program.segments = {segment};
+  c.program.buckets = {{0, count}};
+  return c;
+}
+
 }  // namespace plimsoll

@@ -110,7 +110,7 @@ void add_balance(Cases& cases, const OpSizes& z) {
       make_case("balance_experts_backward/sequences", OpKind::balance_experts_backward,
                 BalanceParams{.sequence = z.sequence, .sequences = z.batch, .balance_weight = 0.5},
                 {logits, counts}, {blank("dlogits", {z.tokens(), kExperts})}));
-  // Of three layers together: the sum of their choices, over all of their tokens.
+  // Three layers have one sum of their choices, over all of their tokens.
   const Operand choices = result(sum_case(counts), 0);
   cases.push_back(sum_case(counts));
   cases.push_back(

@@ -215,8 +215,8 @@ def check_refusals(folder):
     asked = ("ft.json", "--cluster", "dgx-a100-40gb", "--devices", 4, "--framework")
     for framework, change in (("pytorch-fsdp", "offload_parameters=true"), ("deepspeed", "offload_optimizer_percent=")):
         text = ran(INFEASIBLE, "plan", *asked, framework, folder=folder).stderr
-        check_size(text, 4)  # a long command goes on behind a backslash
-        text = text.replace(" \\\n", "")
+        check_size(text, 5)  # a long change, and a long command, go on in another line
+        text = text.replace(" \\\n", "").replace("\n" + 10 * " ", " ")
         first, second, third = text.splitlines()
         assert re.search(r"not fit on 4 GPUs of dgx-a100-40gb: [\d.]+ of 39.6 GiB, [\d.]+ [GM]iB ", first), first
         assert change in second and "cp" not in second, second

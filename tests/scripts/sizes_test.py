@@ -14,7 +14,7 @@ SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ""}
 MOST = 500
 # Lines of the product: C++, CUDA, JavaScript and Python without tests, presets and scripts. The aim is 102,000. The second
 # number is the allowance of a feature that is being built: learning from runs.
-BUDGET = 117900 + 5000 + 6000
+BUDGET = 117900 + 5000 + 6620
 PRODUCT_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".js"}
 # The main types, which only grow where nobody counts, and the headers of the structs that they nest.
 TYPES = ["Job", "Experts", "Strategy", "Framework", "Capabilities"]
